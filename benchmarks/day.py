@@ -61,11 +61,20 @@ class Day:
     def tell(self, *texts: str) -> None:
         self.page += [text for one in texts for text in (one, "")]
 
-    def show(self, command: str, status: int = 0, last: str = "", lines: int = 99) -> str:
+    def show(
+        self, command: str, status: int = 0, last: str = "", lines: int = 99
+    ) -> str:
         """Run a command on the head and show its last lines, to one that starts with ``last``; returns all as one line."""
-        own = {k: v for k, v in os.environ.items() if not re.match("(RFM|IOGAUGE|SLURM)_", k)}
+        own = {
+            k: v
+            for k, v in os.environ.items()
+            if not re.match("(RFM|IOGAUGE|SLURM)_", k)
+        }
         path = f"{Path(sys.executable).parent}:{own['PATH']}:/usr/sbin:/sbin"
-        own |= {"IOGAUGE_HOME": f"{self.place}/state", "IOGAUGE_SITES": f"{self.place}/sites"}
+        own |= {
+            "IOGAUGE_HOME": f"{self.place}/state",
+            "IOGAUGE_SITES": f"{self.place}/sites",
+        }
         own |= self.slurm.environment | {"PATH": path, "COLUMNS": "100"}
         words = ["bash", "-c", f"cd {self.place} && {command}"]
         done = subprocess.run(
@@ -79,9 +88,18 @@ class Day:
         )
         text = re.sub(r"\x1b\[[0-9;]*m", "", done.stdout)
         said = [line.rstrip() for line in text.splitlines() if not _OTHERS.match(line)]
-        end = next((n for n, line in enumerate(said) if last and line.startswith(last)), len(said))
-        shown = [f"$ {command}", *said[: end + 1][-lines:], f"(exit status {done.returncode})"]
-        self.tell("\n".join(f"    {line}" for line in shown).replace(f"{self.place}/", "/"))
+        end = next(
+            (n for n, line in enumerate(said) if last and line.startswith(last)),
+            len(said),
+        )
+        shown = [
+            f"$ {command}",
+            *said[: end + 1][-lines:],
+            f"(exit status {done.returncode})",
+        ]
+        self.tell(
+            "\n".join(f"    {line}" for line in shown).replace(f"{self.place}/", "/")
+        )
         assert done.returncode == status, f"{command}\n{text}"
         return " ".join(text.split())
 
@@ -104,7 +122,9 @@ def carry(disk: Path, mib_s: int) -> None:
     """A disk moves so many MiB/s and no more; 0: what it can."""
     number = Path(f"/sys/block/{disk.name}/dev").read_text().strip()
     for way in ("read", "write"):
-        (THROTTLE / f"blkio.throttle.{way}_bps_device").write_text(f"{number} {mib_s * MIB}")
+        (THROTTLE / f"blkio.throttle.{way}_bps_device").write_text(
+            f"{number} {mib_s * MIB}"
+        )
 
 
 def limit(hosts: Hosts, node: str, mbit_s: int) -> None:
@@ -128,7 +148,9 @@ def day(place: Path) -> str:
 
 def shortened(page: list[str]) -> str:
     """Return the page without what a reader can miss."""
-    text = re.sub(r"^" + _LONG.pattern, "", "\n".join(page).lstrip(), flags=re.MULTILINE)
+    text = re.sub(
+        r"^" + _LONG.pattern, "", "\n".join(page).lstrip(), flags=re.MULTILINE
+    )
     return re.sub(r"\n{3,}", "\n\n", text)
 
 
@@ -145,7 +167,11 @@ def live(day: Day, disks: dict[str, Path]) -> None:
         "## Morning",
     )
     show(f"iogauge site new mine {site}", lines=9)
-    show("sed -i " + " ".join(f"-e '{edit}'" for edit in EDITS) + " sites/mine/settings.yaml")
+    show(
+        "sed -i "
+        + " ".join(f"-e '{edit}'" for edit in EDITS)
+        + " sites/mine/settings.yaml"
+    )
     (day.place / "sites" / "mine" / "references.yaml").write_text(REFERENCES)
     show("cat sites/mine/references.yaml")
     assert "ready: mine" in show("iogauge check mine", lines=2)
@@ -173,7 +199,10 @@ def live(day: Day, disks: dict[str, Path]) -> None:
     assert "ok: 2 passed" in show(f"iogauge run {case}", last="iogauge: ", lines=1)
     show("iogauge status --system=mine")
 
-    tell("## A maintenance window", "Meanwhile somebody exchanges a controller of /scratch.")
+    tell(
+        "## A maintenance window",
+        "Meanwhile somebody exchanges a controller of /scratch.",
+    )
     assert "Do the work" in show(f"iogauge window start --runs=3 {case}", lines=2)
     carry(disks["scratch"], DISK // 2)
     said = show("iogauge window end --html=window.html", lines=10)
@@ -189,7 +218,11 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
     parser.add_argument(
-        "directory", type=Path, nargs="?", default=Path("/var/tmp/day"), help="new, on storage"
+        "directory",
+        type=Path,
+        nargs="?",
+        default=Path("/var/tmp/day"),
+        help="new, on storage",
     )
     place = parser.parse_args().directory
     try:

@@ -69,13 +69,17 @@ def noise(
     return y + np.where(disturbed, np.log(rng.uniform(*SLOW, shape)), 0)
 
 
-def wander(rng: np.random.Generator, drift: Doubles | float, shape: tuple[int, int]) -> Doubles:
+def wander(
+    rng: np.random.Generator, drift: Doubles | float, shape: tuple[int, int]
+) -> Doubles:
     """An AR(1) with this standard deviation."""
     steps = rng.standard_normal((shape[0], shape[1] + 50)) * math.sqrt(1 - PHI**2)
     return np.asarray(drift * lfilter([1], [1, -PHI], steps, axis=1)[:, 50:])
 
 
-def series(rng: np.random.Generator, kind: str, cv: float, count: int, drop: float) -> Doubles:
+def series(
+    rng: np.random.Generator, kind: str, cv: float, count: int, drop: float
+) -> Doubles:
     """Series with a drop at the first run after the baseline."""
     y = noise(rng, kind, sigma(cv), (count, N0 + RUNS))
     y[:, N0:] += math.log1p(-drop)
@@ -99,7 +103,9 @@ def calibrate(count: int) -> None:
     rng, tables = np.random.default_rng(SEED), []
     edges = np.log(np.array(detector._AT_SCALE))
     # A scale at its least is not the noise's.
-    bounds = np.concatenate(([edges[0] + 0.01], (edges[1:] + edges[:-1]) / 2, [edges[-1] + 0.4]))
+    bounds = np.concatenate(
+        ([edges[0] + 0.01], (edges[1:] + edges[:-1]) / 2, [edges[-1] + 0.4])
+    )
     for kind in NOISES:
         found, scales = [], []
         for _ in range(math.ceil(count / 10000)):
@@ -135,9 +141,17 @@ def shares(count: int) -> list[tuple[str, float, bool]]:
         for cv in (0.01, 0.02, 0.05, 0.1, 0.2, 0.3):
             share = alarmed(series(np.random.default_rng(SEED), kind, cv, count, 0))[-1]
             limit = FALSE + 3 * math.sqrt(FALSE * (1 - FALSE) / count)
-            found.append((f"{kind}, CV {cv:.0%}: false alarms, 5 % at most", share, share <= limit))
+            found.append(
+                (
+                    f"{kind}, CV {cv:.0%}: false alarms, 5 % at most",
+                    share,
+                    share <= limit,
+                )
+            )
     for kind, cv, runs, known in FOUND:
-        share = alarmed(series(np.random.default_rng(SEED), kind, cv, count, 0.1))[runs - 1]
+        share = alarmed(series(np.random.default_rng(SEED), kind, cv, count, 0.1))[
+            runs - 1
+        ]
         name = f"{kind}, CV {cv:.0%}: drops of 10 % found within {runs} runs, before {known:.1%}"
         found.append((name, share, share >= known - chance))
     return found
@@ -147,7 +161,9 @@ def main() -> int:
     """Read the command line and do what it says."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--count", type=int, default=8000, help="series of each kind")
-    parser.add_argument("--calibrate", action="store_true", help="print the table of limits")
+    parser.add_argument(
+        "--calibrate", action="store_true", help="print the table of limits"
+    )
     options = parser.parse_args()
     if options.calibrate:
         calibrate(125 * options.count)

@@ -55,7 +55,9 @@ def by_suite(environment: dict[str, str], home: Path) -> dict[str, object]:
         "-r",
         "--system=local",
     ]
-    done = subprocess.run(words, env=environment, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        words, env=environment, capture_output=True, text=True, check=False
+    )
     files = list((home / "history").rglob("*.jsonl"))
     if len(files) != 1:
         sys.exit(done.stdout + done.stderr)
@@ -85,7 +87,11 @@ def by_hand(
                 path.unlink()
             for command in record["commands"]:  # type: ignore[attr-defined]
                 subprocess.run(
-                    ["bash", "-c", f"mpirun -np {tasks} --bind-to core {wrapper} {command}"],
+                    [
+                        "bash",
+                        "-c",
+                        f"mpirun -np {tasks} --bind-to core {wrapper} {command}",
+                    ],
                     env=environment | {"IOG_DIR": str(folder), "IOG_REP": str(number)},
                     cwd=scratch,
                     check=True,
@@ -124,13 +130,20 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
     parser.add_argument("--target", type=Path, required=True)
-    parser.add_argument("--effect", choices=("suite", "witness", "sample"), default="suite")
+    parser.add_argument(
+        "--effect", choices=("suite", "witness", "sample"), default="suite"
+    )
     parser.add_argument("--pairs", type=int, default=10)
     parser.add_argument("--bytes", default="256 MiB")
     parser.add_argument(
-        "--tolerance", type=float, default=0.02, help="share by which an interval may miss 1"
+        "--tolerance",
+        type=float,
+        default=0.02,
+        help="share by which an interval may miss 1",
     )
-    parser.add_argument("--settle", type=float, default=6.0, help="seconds of rest before each run")
+    parser.add_argument(
+        "--settle", type=float, default=6.0, help="seconds of rest before each run"
+    )
     options = parser.parse_args()
 
     with tempfile.TemporaryDirectory(prefix="iogauge-fidelity-") as name:
@@ -145,7 +158,9 @@ def main() -> None:
                 "IOGAUGE_CASE_BYTES": options.bytes,
             }
         )
-        record = by_suite(environment, home)  # gives the command lines, and warms everything up
+        record = by_suite(
+            environment, home
+        )  # gives the command lines, and warms everything up
 
         def hand(**more: object) -> dict[str, float]:
             return by_hand(record, options.target, environment, **more)  # type: ignore[arg-type]
@@ -156,7 +171,9 @@ def main() -> None:
 
         effect: Callable[[], dict[str, float]] = {
             "suite": suite,
-            "witness": lambda: hand(wrapper=f"sh {WITNESS} /tmp/iogauge-witness write.1"),
+            "witness": lambda: hand(
+                wrapper=f"sh {WITNESS} /tmp/iogauge-witness write.1"
+            ),
             "sample": lambda: hand(between=files.take_sample),
         }[options.effect]
         ratios: dict[str, list[float]] = {"write_bw": [], "read_bw": []}

@@ -69,7 +69,11 @@ def reframe(rig: Rig, *arguments: str) -> tuple[float, float, str]:
         text=True,
         check=False,
     )
-    return time.perf_counter() - start, float(file.read_text()), done.stdout + done.stderr
+    return (
+        time.perf_counter() - start,
+        float(file.read_text()),
+        done.stdout + done.stderr,
+    )
 
 
 def plain(rig: Rig, seconds: float) -> tuple[str, str]:
@@ -87,14 +91,21 @@ def listed(rig: Rig, words: tuple[str, ...], count: int) -> float:
     return cpu
 
 
-def per_case(rig: Rig, words: tuple[str, ...], cases: int, tries: int) -> tuple[float, float]:
+def per_case(
+    rig: Rig, words: tuple[str, ...], cases: int, tries: int
+) -> tuple[float, float]:
     """Wall-clock and CPU seconds of one more case, from runs of one and of so many: the best of some tries each."""
     least = []
     for count in (1, cases):
         found = []
         for _ in range(tries):
             *cost, said = reframe(
-                rig, *words, f"--repeat={count}", "-r", "--exec-policy=serial", "--nocolor"
+                rig,
+                *words,
+                f"--repeat={count}",
+                "-r",
+                "--exec-policy=serial",
+                "--nocolor",
             )
             if f"/{count} test case(s)" not in said:
                 raise SystemExit(f"harness: {count} cases did not run\n{said[-2000:]}")
@@ -107,7 +118,9 @@ def per_case(rig: Rig, words: tuple[str, ...], cases: int, tries: int) -> tuple[
 def check_records(rig: Rig, expected: int) -> None:
     """Every case must have been measured: else this times a failure."""
     records = rig.records()
-    odd = [f"{r['verdict']}: {r['reason']}" for r in records if r["verdict"] not in VALID]
+    odd = [
+        f"{r['verdict']}: {r['reason']}" for r in records if r["verdict"] not in VALID
+    ]
     if len(records) != expected or odd:
         raise SystemExit(
             f"harness: {len(records)} records, expected {expected}; not measured: {odd[:1]}"
@@ -118,13 +131,22 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
-    parser.add_argument("--cases", type=int, default=20, help="cases to run for the cost of one")
-    parser.add_argument("--tries", type=int, default=3, help="runs of each; the best counts")
     parser.add_argument(
-        "--place", type=Path, default=Path(tempfile.gettempdir()), help="directory on storage"
+        "--cases", type=int, default=20, help="cases to run for the cost of one"
+    )
+    parser.add_argument(
+        "--tries", type=int, default=3, help="runs of each; the best counts"
+    )
+    parser.add_argument(
+        "--place",
+        type=Path,
+        default=Path(tempfile.gettempdir()),
+        help="directory on storage",
     )
     given = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="iogauge-harness-", dir=given.place) as name:
+    with tempfile.TemporaryDirectory(
+        prefix="iogauge-harness-", dir=given.place
+    ) as name:
         limits = {"case_bytes": "64 MiB", "max_foreign": "100 %", "max_spread": "100 %"}
         rig = Rig(base=Path(name, "rig"), target=Path(name, "target"), limits=limits)
         (rig.target / permission.MARKER).touch()
@@ -132,21 +154,31 @@ def main() -> int:
 
         def show(what: str, ours: float, theirs: float) -> None:
             ratios.append(ours / theirs)
-            print(f"| {what} | {theirs:.3f} | {ours:.3f} | {ratios[-1]:.2f} |", flush=True)
+            print(
+                f"| {what} | {theirs:.3f} | {ours:.3f} | {ratios[-1]:.2f} |", flush=True
+            )
 
         print("| CPU seconds | plain ReFrame | this suite | ratio |\n|---|---|---|---|")
         for count in (10, 100, 1000):
             show(
-                f"list {count:,} cases", listed(rig, OURS, count), listed(rig, plain(rig, 0), count)
+                f"list {count:,} cases",
+                listed(rig, OURS, count),
+                listed(rig, plain(rig, 0), count),
             )
         wall, cpu = per_case(rig, OURS, given.cases, given.tries)
         check_records(rig, (1 + given.cases) * given.tries)
-        show("run a case", cpu, per_case(rig, plain(rig, wall), given.cases, given.tries)[1])
+        show(
+            "run a case",
+            cpu,
+            per_case(rig, plain(rig, wall), given.cases, given.tries)[1],
+        )
         print(f"\nA case lasted {wall:.1f} s.")
     # Less than nothing is noise: then nothing was measured.
     odd = [f"{ratio:.2f}" for ratio in ratios if not 0 < ratio <= GOAL]
     if odd:
-        print(f"harness: expected ratios above 0 and at most {GOAL:g}, found {', '.join(odd)}")
+        print(
+            f"harness: expected ratios above 0 and at most {GOAL:g}, found {', '.join(odd)}"
+        )
     return bool(odd)
 
 

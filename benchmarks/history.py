@@ -85,9 +85,7 @@ def record(number: int, metrics: int, noise: random.Random) -> dict[str, Any]:
     """A record of one of a thousand cases, an hour after the one before on its system."""
     system, partition, case = number % 10, number // 10 % 10, number // 100 % 10
     when = _BEGIN + timedelta(seconds=number * 90)
-    name = (
-        f"IorPosix %files={'shared' if case % 2 else 'per-process'} %order=sequential %size={case}"
-    )
+    name = f"IorPosix %files={'shared' if case % 2 else 'per-process'} %order=sequential %size={case}"
     findings = [
         {
             "guard": f"G{guard}",
@@ -151,7 +149,10 @@ def record(number: int, metrics: int, noise: random.Random) -> dict[str, Any]:
     made["line"] = line_of(made)
     made["series"] = series_of(
         made["line"],
-        {"kernel": made["fingerprint"]["kernel"], "stack": made["fingerprint"]["stack"]},
+        {
+            "kernel": made["fingerprint"]["kernel"],
+            "stack": made["fingerprint"]["stack"],
+        },
     )
     return made
 
@@ -179,7 +180,8 @@ def cost(folder: Path, *words: str) -> tuple[float, float]:
     start = time.perf_counter()
     process = subprocess.Popen(
         [sys.executable, *words],
-        env=os.environ | {"PYTHONPATH": str(SOURCE), "IOGAUGE_HOME": str(folder.parent)},
+        env=os.environ
+        | {"PYTHONPATH": str(SOURCE), "IOGAUGE_HOME": str(folder.parent)},
         stdout=subprocess.DEVNULL,
     )
     _, status, used = os.wait4(process.pid, 0)
@@ -201,7 +203,9 @@ def main() -> int:
     options.add_argument("--records", type=int, default=1_000_000)
     options.add_argument("--sessions", type=int, default=5_000)
     options.add_argument("--metrics", type=int, default=1, choices=(1, 2))
-    options.add_argument("--folder", type=Path, help="where a history is made once, and kept")
+    options.add_argument(
+        "--folder", type=Path, help="where a history is made once, and kept"
+    )
     options.add_argument("--seconds", type=float, default=5.0)
     options.add_argument("--memory", type=float, default=1.0, help="GiB")
     given = options.parse_args()
@@ -217,7 +221,9 @@ def main() -> int:
         print(f"{len(files)} sessions, {size / 1e9:.2f} GB, {os.cpu_count()} cores")
         trend = ("-c", _LOAD, str(folder))
         shown("a trend's columns, cold", cost(folder, *trend))
-        print(f"{'cache':36} {sum(f.stat().st_size for f in cache.iterdir()) / 1e6:7.1f} MB")
+        print(
+            f"{'cache':36} {sum(f.stat().st_size for f in cache.iterdir()) / 1e6:7.1f} MB"
+        )
         newest = max(files, key=lambda file: file.name)
         last = next(r for r in journal.read(newest) if isinstance(r, dict))
         journal.append(newest, json.dumps(last, separators=(",", ":")).encode())
@@ -226,7 +232,9 @@ def main() -> int:
         for words in _COMMANDS:
             call = ("-c", "from iogauge.cli.app import app; app()", *words)
             warm.append(shown(" ".join(["iogauge", *words]), cost(folder, *call)))
-    return any(seconds > given.seconds or memory > given.memory for seconds, memory in warm)
+    return any(
+        seconds > given.seconds or memory > given.memory for seconds, memory in warm
+    )
 
 
 if __name__ == "__main__":

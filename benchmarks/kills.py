@@ -78,7 +78,9 @@ ENDED = re.compile(
 )
 #: What ReFrame says at the end of a session: how many cases ended, how many others were skipped, and how many
 #: aborted. A case that is OK is ABORTed, too, if the session is interrupted before the next one begins.
-RAN = re.compile(r"\] Ran ([0-9]+)/[0-9]+ test case.* ([0-9]+) skipped, ([0-9]+) aborted")
+RAN = re.compile(
+    r"\] Ran ([0-9]+)/[0-9]+ test case.* ([0-9]+) skipped, ([0-9]+) aborted"
+)
 #: How often the records are read while a session runs.
 LOOK_S = 0.2
 
@@ -118,7 +120,9 @@ def lay_out(target: Path, chance: random.Random) -> None:
     for folder in (target / "data", theirs / case, alive / case, bare):
         folder.mkdir(parents=True)
         for number in range(5):
-            (folder / f"file{number}").write_bytes(chance.randbytes(chance.randrange(1, 20_000)))
+            (folder / f"file{number}").write_bytes(
+                chance.randbytes(chance.randrange(1, 20_000))
+            )
         (folder / "link").symlink_to("/etc/passwd")
     (target / "data" / "inward").symlink_to(theirs)
     for session in (theirs, alive):
@@ -143,8 +147,14 @@ def unignore() -> None:
 def is_orphan(pid: int) -> bool:
     """Whether a process is the tool's, and what had started it is gone."""
     with contextlib.suppress(OSError):
-        parent = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
-        return program_of(pid) in TOOLS and program_of(parent) not in (*TOOLS, "bash", "sh")
+        parent = int(
+            Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1]
+        )
+        return program_of(pid) in TOOLS and program_of(parent) not in (
+            *TOOLS,
+            "bash",
+            "sh",
+        )
     return True
 
 
@@ -177,12 +187,15 @@ class Records:
         demand(set(kept.values()) <= {1}, f"recorded twice: {kept}\n{said}")
         ended = {case.strip(): end for end, case in ENDED.findall(said)}
         lost = ended.keys() - kept
-        demand(not lost, f"ended and not recorded: {lost} (recorded: {[*kept]})\n{said}")
+        demand(
+            not lost, f"ended and not recorded: {lost} (recorded: {[*kept]})\n{said}"
+        )
         for record in records:
             end = ended.get(record.case)
             fits = end is None or (end == "OK") == (record.verdict is Verdict.PASS)
             demand(
-                fits, f"recorded as {record.verdict.value}, ended with {end}: {record.case}\n{said}"
+                fits,
+                f"recorded as {record.verdict.value}, ended with {end}: {record.case}\n{said}",
             )
         for ran, skipped, aborted in RAN.findall(said):
             count = int(ran) + int(skipped)
@@ -200,7 +213,11 @@ class Worker:
             base=base,
             target=target,
             tools=("fio", "ior", "mdtest") if MDTEST in CASES else ("fio",),
-            limits={"case_bytes": "8 MiB", "case_files": 2000, "phase_seconds": "0.2 s"},
+            limits={
+                "case_bytes": "8 MiB",
+                "case_files": 2000,
+                "phase_seconds": "0.2 s",
+            },
         )
         self.rig.time_limit = TIME_LIMIT
         self.rig.write_settings()
@@ -258,7 +275,9 @@ class Worker:
             return [name for name in names if not name.startswith("20260101")]
         return []
 
-    def hit(self, kind: str, number: signal.Signals, process: subprocess.Popen[bytes]) -> int:
+    def hit(
+        self, kind: str, number: signal.Signals, process: subprocess.Popen[bytes]
+    ) -> int:
         """Send a signal to what the kind says; how many processes were there to get it."""
         while True:
             if kind == "session":
@@ -280,7 +299,11 @@ class Worker:
         words = [sys.executable, "-c", code, "clean"]
         environment = self.rig.environment(PYTHONPATH=str(ROOT / "reframe" / "src"))
         process = subprocess.Popen(
-            words, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+            words,
+            cwd=ROOT,
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
         )
         try:
             out, _ = process.communicate(timeout=kill_after or ANSWER_S)
@@ -315,9 +338,13 @@ class Worker:
             began = time.monotonic()
             earlier = set(self.records.seen)
             self.sleep_until_near(process)
-            count = self.hit("everything" if kind == "janitor" else kind, number, process)
+            count = self.hit(
+                "everything" if kind == "janitor" else kind, number, process
+            )
             self.watch(process, ANSWER_S)
-            demand(process.poll() is not None, f"the session does not end in {ANSWER_S} s")
+            demand(
+                process.poll() is not None, f"the session does not end in {ANSWER_S} s"
+            )
         if not count and self.chance.random() < 0.5:
             self.span_s = max(0.2, 0.9 * self.span_s)
         elif time.monotonic() - began > 3 * self.span_s:
@@ -352,7 +379,9 @@ class Worker:
             self.recorded[f"{record.check} {record.verdict.value}"] += 1
 
 
-def work(base: Path, place: Path, seed: int, kinds: list[tuple[str, int]]) -> dict[str, object]:
+def work(
+    base: Path, place: Path, seed: int, kinds: list[tuple[str, int]]
+) -> dict[str, object]:
     """Deliver some kills; counts by kind, and what broke."""
     chance = random.Random(seed)
     done: Counter[str] = Counter()
@@ -363,10 +392,14 @@ def work(base: Path, place: Path, seed: int, kinds: list[tuple[str, int]]) -> di
         target = place
         if os.getuid() == 0 and shutil.which("mkfs.ext4"):
             with contextlib.suppress(OSError):
-                target = stack.enter_context(mounted(place, "ext4", 96 << 20, base / "image"))
+                target = stack.enter_context(
+                    mounted(place, "ext4", 96 << 20, base / "image")
+                )
                 # Else what lies below counts as a cache, and nothing could pass.
                 device = mount_of(target)[1]
-                subprocess.run(["losetup", "--direct-io=on", device], check=True, timeout=60)
+                subprocess.run(
+                    ["losetup", "--direct-io=on", device], check=True, timeout=60
+                )
         worker = Worker(base / "rig", target, chance)
         for kind, number in kinds:
             name = f"{kind} {signal.Signals(number).name}"
@@ -378,10 +411,18 @@ def work(base: Path, place: Path, seed: int, kinds: list[tuple[str, int]]) -> di
                 else:
                     raise Broken("twenty sessions ended before they could be hit")
                 done[name] += 1
-                print(f"{sum(done.values())}/{len(kinds)} {name}", file=sys.stderr, flush=True)
+                print(
+                    f"{sum(done.values())}/{len(kinds)} {name}",
+                    file=sys.stderr,
+                    flush=True,
+                )
             except Exception as error:
-                text = str(error) if isinstance(error, Broken) else traceback.format_exc()
-                broken.append(f"seed {seed}, kill {sum(done.values()) + 1} ({name}): {text}")
+                text = (
+                    str(error) if isinstance(error, Broken) else traceback.format_exc()
+                )
+                broken.append(
+                    f"seed {seed}, kill {sum(done.values()) + 1} ({name}): {text}"
+                )
                 print(broken[-1], file=sys.stderr, flush=True)
                 break
     return {
@@ -401,11 +442,16 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--workers", type=int, default=4)
     parser.add_argument(
-        "--place", type=Path, default=Path(tempfile.gettempdir()), help="directory on storage"
+        "--place",
+        type=Path,
+        default=Path(tempfile.gettempdir()),
+        help="directory on storage",
     )
     given = parser.parse_args()
     chance = random.Random(given.seed)
-    all_kinds = [(kind, number) for kind, numbers in KINDS.items() for number in numbers]
+    all_kinds = [
+        (kind, number) for kind, numbers in KINDS.items() for number in numbers
+    ]
     kills = [(k, int(n)) for k, n in (all_kinds * given.kills)[: given.kills]]
     chance.shuffle(kills)
     start = time.monotonic()
@@ -438,7 +484,8 @@ def main() -> None:
         name.split()[0] for name in recorded
     }
     broken += [
-        f"nothing was seen of its records, no case ended: {check}" for check in sorted(unseen)
+        f"nothing was seen of its records, no case ended: {check}"
+        for check in sorted(unseen)
     ]
     for text in broken:
         print(text)

@@ -77,14 +77,18 @@ class Mutant:
         if not file.is_file():
             return 0
         return (
-            len(self._made()) if self.function else file.read_text(encoding="utf-8").count(self.old)
+            len(self._made())
+            if self.function
+            else file.read_text(encoding="utf-8").count(self.old)
         )
 
     def planted(self) -> str | ast.Module:
         """The file with the defect."""
         if self.function:
             return mutate.planted(self._made()[0])
-        return (ROOT / self.path).read_text(encoding="utf-8").replace(self.old, self.new)
+        return (
+            (ROOT / self.path).read_text(encoding="utf-8").replace(self.old, self.new)
+        )
 
     def _made(self) -> list[mutate.Defect]:
         wanted = self.function, self.old, self.new
@@ -1812,10 +1816,15 @@ _defects_of = functools.cache(mutate.defects_of)
 
 def recorded() -> Iterator[Mutant]:
     """The defects that `mutate.py` has recorded."""
-    for line in (ROOT / "benchmarks" / "defects.jsonl").read_text(encoding="utf-8").splitlines():
+    for line in (
+        (ROOT / "benchmarks" / "defects.jsonl").read_text(encoding="utf-8").splitlines()
+    ):
         path, function, old, kind, test = json.loads(line)
         package, room, file = path.split("/", 2)
-        name, harm = f"{path}:{function}: {kind}: {old}", f"`{old}` of `{function}`: {kind}"
+        name, harm = (
+            f"{path}:{function}: {kind}: {old}",
+            f"`{old}` of `{function}`: {kind}",
+        )
         room = room if package == "iogauge" else f"{package}/{room}"
         yield Mutant(name, room, file, old, kind, test, harm, function=function)
 
@@ -1841,7 +1850,11 @@ class Copy:
         self.scratch.mkdir(parents=True)
         copy_tree(self.tree)
         self._environment = {
-            **{name: value for name, value in os.environ.items() if name != "IOGAUGE_ROOT"},
+            **{
+                name: value
+                for name, value in os.environ.items()
+                if name != "IOGAUGE_ROOT"
+            },
             "PYTHONPATH": str(self.tree / "reframe" / "src"),
             "PYTEST_DEBUG_TEMPROOT": str(self.scratch),
             # Where root runs the tests, mpirun must let it.
@@ -1858,7 +1871,9 @@ class Copy:
             check=True,
         ).stdout.strip()
         if not Path(found).is_relative_to(self.tree):
-            raise SystemExit(f"mutants: iogauge is imported from {found}, expected {self.tree}")
+            raise SystemExit(
+                f"mutants: iogauge is imported from {found}, expected {self.tree}"
+            )
 
     def run(
         self, tests: Sequence[str], *words: str, planted: bool = False
@@ -1878,7 +1893,8 @@ class Copy:
                 *(f"--junitxml={report}", *words, *tests),
             ],
             cwd=self.tree,
-            env=self._environment | ({"PYTHONDONTWRITEBYTECODE": "1"} if planted else {}),
+            env=self._environment
+            | ({"PYTHONDONTWRITEBYTECODE": "1"} if planted else {}),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -1886,7 +1902,9 @@ class Copy:
             start_new_session=True,
         )
         try:
-            said, _ = process.communicate(timeout=ANSWER_S * (len(tests) if len(tests) > 1 else 1))
+            said, _ = process.communicate(
+                timeout=ANSWER_S * (len(tests) if len(tests) > 1 else 1)
+            )
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)
             return {}, f"no end after {ANSWER_S} s"
@@ -1895,9 +1913,13 @@ class Copy:
             for case in ElementTree.parse(report).iter("testcase"):
                 place = f"{case.get('classname', '')}.{case.get('name', '').partition('[')[0]}"
                 kinds = [
-                    child.tag for child in case if child.tag in ("failure", "error", "skipped")
+                    child.tag
+                    for child in case
+                    if child.tag in ("failure", "error", "skipped")
                 ]
-                word = {"failure": "failed"}.get(kinds[0], kinds[0]) if kinds else "passed"
+                word = (
+                    {"failure": "failed"}.get(kinds[0], kinds[0]) if kinds else "passed"
+                )
                 ended.setdefault(place, []).append(word)
         return ended, said
 
@@ -1907,7 +1929,9 @@ class Copy:
         text, written = file.read_text(encoding="utf-8"), file.stat().st_mtime_ns
         began = time.monotonic()
         new = mutant.planted()
-        file.write_text(new if isinstance(new, str) else ast.unparse(new), encoding="utf-8")
+        file.write_text(
+            new if isinstance(new, str) else ast.unparse(new), encoding="utf-8"
+        )
         try:
             ended, said = self.run([mutant.test], planted=True)
         finally:
@@ -1916,16 +1940,16 @@ class Copy:
         words = ended.get(place_of(mutant.test), [])
         noticed = "failed" in words and "error" not in words
         lines = [line for line in said.splitlines() if line.startswith("E  ")]
-        why = lines[0][1:].strip() if noticed and lines else " ".join(sorted(set(words)))
+        why = (
+            lines[0][1:].strip() if noticed and lines else " ".join(sorted(set(words)))
+        )
         return Outcome(mutant, noticed, why or said[-2000:], time.monotonic() - began)
 
 
 def place_of(test: str) -> str:
     """A test's name as JUnit's XML has it, without its parameters."""
     file, _, name = test.partition("::")
-    return (
-        f"{file.removesuffix('.py').replace('/', '.')}.{name.partition('[')[0].replace('::', '.')}"
-    )
+    return f"{file.removesuffix('.py').replace('/', '.')}.{name.partition('[')[0].replace('::', '.')}"
 
 
 def mistakes(mutants: Sequence[Mutant]) -> list[str]:
@@ -1952,7 +1976,9 @@ def green(copy: Copy, mutants: Sequence[Mutant], jobs: int) -> list[str]:
     for test in tests:
         words = ended.get(place_of(test), [])
         if set(words) != {"passed"}:
-            wrong.append(f"{test}: {', '.join(sorted(set(words))) or 'not run'} without any defect")
+            wrong.append(
+                f"{test}: {', '.join(sorted(set(words))) or 'not run'} without any defect"
+            )
     if wrong:
         print(said[-6000:])
     return wrong
@@ -1974,7 +2000,10 @@ def plant_all(copies: Sequence[Copy], mutants: Sequence[Mutant]) -> list[Outcome
             one = copy.try_out(mutant)
             found.append(one)
             word = "noticed" if one.noticed else "SURVIVED"
-            print(f"{word:8} {mutant.name:32} {one.seconds:5.1f} s  {one.said[:150]}", flush=True)
+            print(
+                f"{word:8} {mutant.name:32} {one.seconds:5.1f} s  {one.said[:150]}",
+                flush=True,
+            )
 
     threads = [threading.Thread(target=work, args=(copy,)) for copy in copies]
     for thread in threads:
@@ -1996,7 +2025,9 @@ class Forks(mutate.Harness):
         self.functions = mutate.Functions()
         for mutant in self.mutants:
             name, began = mutant.test.partition("[")[0], time.monotonic()
-            items = [item for item in session.items if item.nodeid.partition("[")[0] == name]
+            items = [
+                item for item in session.items if item.nodeid.partition("[")[0] == name
+            ]
             if self._fails(items, None) is False and self._fails(items, mutant):
                 said = "in a fork"
                 self.found.append(Outcome(mutant, True, said, time.monotonic() - began))
@@ -2014,7 +2045,9 @@ class Forks(mutate.Harness):
             try:
                 if mutant:
                     file = ROOT / mutant.path
-                    self.functions.exchange(file, compile(mutant.planted(), str(file), "exec"))
+                    self.functions.exchange(
+                        file, compile(mutant.planted(), str(file), "exec")
+                    )
                 passed = all(self._passes(item) for item in items)
                 os._exit(0 if passed and items else 1)
             finally:
@@ -2024,7 +2057,9 @@ class Forks(mutate.Harness):
 
 def in_forks(mutants: Sequence[Mutant]) -> list[Outcome]:
     """The defects that unit tests notice in a fork; the others need a tree of their own."""
-    tried = [one for one in mutants if "/unit/" in one.test and one.file.endswith(".py")]
+    tried = [
+        one for one in mutants if "/unit/" in one.test and one.file.endswith(".py")
+    ]
     forks = Forks(tried)
     tests = list(dict.fromkeys(one.test.partition("[")[0] for one in tried))
     if tests:
@@ -2074,7 +2109,9 @@ def main() -> int:
     parser.add_argument(
         "--jobs", type=int, default=1, metavar="N", help="copies that work at a time"
     )
-    parser.add_argument("--write", type=Path, metavar="FILE", help="write the table of all")
+    parser.add_argument(
+        "--write", type=Path, metavar="FILE", help="write the table of all"
+    )
     options = parser.parse_args()
     known = {mutant.name: mutant for mutant in MUTANTS}
     if unknown := [name for name in options.names if name not in known]:
@@ -2094,7 +2131,9 @@ def main() -> int:
             wrong = green(copies[0], rest, options.jobs)
             if not wrong:
                 tried = plant_all(copies, rest)
-                wrong = [f"{one.mutant.name} survived" for one in tried if not one.noticed]
+                wrong = [
+                    f"{one.mutant.name} survived" for one in tried if not one.noticed
+                ]
     for line in wrong:
         print(f"mutants: {line}")
     seconds = time.monotonic() - began

@@ -35,7 +35,13 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 SOURCE = ROOT / "reframe" / "src"
-ROOMS = ("iogauge/guards", "iogauge/evidence", "iogauge/judge", "iogauge/tools", "iogauge/site")
+ROOMS = (
+    "iogauge/guards",
+    "iogauge/evidence",
+    "iogauge/judge",
+    "iogauge/tools",
+    "iogauge/site",
+)
 #: Seconds that the tests of a defect may take; a loop without an end is noticed so.
 PATIENCE_S = 60
 #: Of the tests that reach a line, so many of the shortest run.
@@ -90,7 +96,9 @@ def changed(node: ast.AST) -> Iterator[tuple[str, ast.AST]]:
         if isinstance(node, ast.If):
             yield (
                 "always",
-                ast.copy_location(ast.If(ast.Constant(True), new.body, new.orelse), node),
+                ast.copy_location(
+                    ast.If(ast.Constant(True), new.body, new.orelse), node
+                ),
             )
     elif isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
         yield "without not", new.operand
@@ -126,7 +134,8 @@ def defects_of(file: Path) -> list[Defect]:
         if inside:
             place = function, lines[line - 1].strip()
             found.extend(
-                Defect(file, line, number[id(node)], kind, *place) for kind, _ in changed(node)
+                Defect(file, line, number[id(node)], kind, *place)
+                for kind, _ in changed(node)
             )
         body: list[ast.AST] = []
         if isinstance(node, ast.FunctionDef | ast.ClassDef | ast.Lambda):
@@ -148,7 +157,11 @@ def planted(defect: Defect) -> ast.Module:
 
     class Plant(ast.NodeTransformer):
         def visit(self, node: ast.AST) -> ast.AST:
-            return ast.copy_location(new, node) if node is old else self.generic_visit(node)
+            return (
+                ast.copy_location(new, node)
+                if node is old
+                else self.generic_visit(node)
+            )
 
     return ast.fix_missing_locations(Plant().visit(tree))
 
@@ -226,7 +239,12 @@ class Harness:
     def __init__(
         self, defects: list[Defect], matrix: Path | None, record: Path | None, jobs: int
     ) -> None:
-        self.defects, self.matrix, self.record, self.jobs = defects, matrix, record, jobs
+        self.defects, self.matrix, self.record, self.jobs = (
+            defects,
+            matrix,
+            record,
+            jobs,
+        )
         self.failed = False
         self.survivors: list[Defect] = []
         self.noticed = 0
@@ -257,20 +275,26 @@ class Harness:
                 sys.settrace(None)
             cost[number] = time.monotonic() - began
             if not sound:
-                print(f"not counted, as it fails without a defect: {item.nodeid}", flush=True)
+                print(
+                    f"not counted, as it fails without a defect: {item.nodeid}",
+                    flush=True,
+                )
                 continue
             for place in tracer.passed:
                 reached.setdefault(place, []).append(number)
             if self.matrix:
                 lines_of[item.nodeid] = [
-                    f"{Path(f).relative_to(SOURCE)}:{n}" for f, n in sorted(tracer.passed)
+                    f"{Path(f).relative_to(SOURCE)}:{n}"
+                    for f, n in sorted(tracer.passed)
                 ]
         if self.matrix:
             self.matrix.with_suffix(".lines").write_text(json.dumps(lines_of))
         self.functions = Functions()
         running: dict[int, tuple[Defect, int, list[int]]] = {}
         for defect in self.defects:
-            tests = sorted(reached.get((str(defect.file), defect.line), ()), key=cost.__getitem__)
+            tests = sorted(
+                reached.get((str(defect.file), defect.line), ()), key=cost.__getitem__
+            )
             if not tests:
                 self._tell(defect, None)
                 continue
@@ -288,7 +312,9 @@ class Harness:
             self._collect(session, running)
         return True
 
-    def _try(self, session: pytest.Session, defect: Defect, tests: list[int], told: int) -> None:
+    def _try(
+        self, session: pytest.Session, defect: Defect, tests: list[int], told: int
+    ) -> None:
         """In a fork: run tests, tell the numbers of those that fail."""
         with open(os.devnull, "w") as null:
             os.dup2(null.fileno(), 1)
@@ -296,7 +322,9 @@ class Harness:
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
         signal.alarm(PATIENCE_S)
         try:
-            self.functions.exchange(defect.file, compile(planted(defect), str(defect.file), "exec"))
+            self.functions.exchange(
+                defect.file, compile(planted(defect), str(defect.file), "exec")
+            )
             for number in tests:
                 os.write(told, b"? %d\n" % number)
                 if not self._passes(session.items[number]):
@@ -325,31 +353,51 @@ class Harness:
         self.noticed += bool(tests)
         if not tests:
             self.survivors.append(defect)
-            print(f"{'NOT REACHED' if tests is None else 'SURVIVED'}: {defect.name}", flush=True)
+            print(
+                f"{'NOT REACHED' if tests is None else 'SURVIVED'}: {defect.name}",
+                flush=True,
+            )
         if self.matrix:
             with self.matrix.open("a") as file:
                 file.write(json.dumps([defect.name, tests]) + "\n")
         if self.record and tests:
             with self.record.open("a") as file:
-                file.write(json.dumps([*defect.place, tests[0].partition("[")[0]]) + "\n")
+                file.write(
+                    json.dumps([*defect.place, tests[0].partition("[")[0]]) + "\n"
+                )
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("rooms", nargs="*", metavar="ROOM", help=f"by default {' '.join(ROOMS)}")
-    parser.add_argument("--count", type=int, default=350, metavar="N", help="defects (350)")
+    parser.add_argument(
+        "rooms", nargs="*", metavar="ROOM", help=f"by default {' '.join(ROOMS)}"
+    )
+    parser.add_argument(
+        "--count", type=int, default=350, metavar="N", help="defects (350)"
+    )
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="which of all")
-    parser.add_argument("--jobs", type=int, default=1, metavar="N", help="defects at a time")
+    parser.add_argument(
+        "--jobs", type=int, default=1, metavar="N", help="defects at a time"
+    )
     parser.add_argument("--tests", nargs="+", default=["tests/unit"], metavar="FILE")
-    parser.add_argument("--matrix", type=Path, metavar="FILE", help="all tests that notice each")
-    parser.add_argument("--record", type=Path, metavar="FILE", help="the quickest test for each")
+    parser.add_argument(
+        "--matrix", type=Path, metavar="FILE", help="all tests that notice each"
+    )
+    parser.add_argument(
+        "--record", type=Path, metavar="FILE", help="the quickest test for each"
+    )
     options = parser.parse_args()
     files = sorted(
-        file for room in options.rooms or ROOMS for file in SOURCE.glob(f"{room}/**/*.py")
+        file
+        for room in options.rooms or ROOMS
+        for file in SOURCE.glob(f"{room}/**/*.py")
     )
     found = [defect for file in files for defect in defects_of(file)]
     chosen = random.Random(options.seed).sample(found, min(options.count, len(found)))
-    print(f"mutate: {len(chosen)} of {len(found)} defects in {len(files)} files", flush=True)
+    print(
+        f"mutate: {len(chosen)} of {len(found)} defects in {len(files)} files",
+        flush=True,
+    )
     harness = Harness(
         sorted(chosen, key=lambda one: (one.file, one.line)),
         options.matrix,

@@ -71,7 +71,13 @@ NOISES: Mapping[str, Noise] = {
     "8 %, a third of one round halved": Noise(sigma(0.08), disturbed=True),
     "8 %, probes differ by 5 %": Noise(sigma(0.08), apart=0.05),
     "all of it": Noise(
-        sigma(0.15), shared=0.35, place=0.15, wander=0.1, outliers=0.05, tails=True, disturbed=True
+        sigma(0.15),
+        shared=0.35,
+        place=0.15,
+        wander=0.1,
+        outliers=0.05,
+        tails=True,
+        disturbed=True,
     ),
 }
 
@@ -79,25 +85,39 @@ NOISES: Mapping[str, Noise] = {
 FALSE, FOUND = 0.01, 0.95
 UNSURE = ("turns 48 %",)
 #: The noises of the table of what is found.
-FOUND_IN = ("turns 5 %", "turns 8 %", "turns 15 %", "turns 30 %", "turns 48 %", "all of it")
+FOUND_IN = (
+    "turns 5 %",
+    "turns 8 %",
+    "turns 15 %",
+    "turns 30 %",
+    "turns 48 %",
+    "all of it",
+)
 
 
 class Storage:
     """Probes whose rates follow a noise; ``slow`` are shares of the rates of some."""
 
     def __init__(
-        self, probes: int, noise: Noise, source: random.Random, slow: Mapping[str, float]
+        self,
+        probes: int,
+        noise: Noise,
+        source: random.Random,
+        slow: Mapping[str, float],
     ) -> None:
         self.noise, self.source = noise, source
         self.names = [f"p{number:03}" for number in range(probes)]
         self.log = {
-            name: source.gauss(0, noise.apart) + math.log(slow.get(name, 1)) for name in self.names
+            name: source.gauss(0, noise.apart) + math.log(slow.get(name, 1))
+            for name in self.names
         }
         self.wander = source.gauss(0, noise.wander)
 
     def _turn(self, name: str) -> float:
         noise, source = self.noise, self.source
-        self.wander = 0.9 * self.wander + math.sqrt(1 - 0.81) * source.gauss(0, noise.wander)
+        self.wander = 0.9 * self.wander + math.sqrt(1 - 0.81) * source.gauss(
+            0, noise.wander
+        )
         own = source.gauss(0, noise.own)
         if noise.tails:
             own /= math.sqrt(sum(source.gauss(0, 1) ** 2 for _ in range(3)))
@@ -105,7 +125,9 @@ class Storage:
             own -= math.log(3)
         return self.log[name] + self.wander + own
 
-    def measured(self, rounds: Sequence[Sequence[str]], disturbed: bool) -> dict[str, list[float]]:
+    def measured(
+        self, rounds: Sequence[Sequence[str]], disturbed: bool
+    ) -> dict[str, list[float]]:
         """Return the rates of probes that are measured in these orders."""
         rates: dict[str, list[float]] = {name: [] for name in rounds[0]}
         hit = self.source.randrange(len(rounds)) if disturbed else -1
@@ -115,8 +137,14 @@ class Storage:
                 self.source.randrange(len(order)),
             )
             for place, name in enumerate(order):
-                turn = shared + self.noise.place * (place / len(order) - 0.5) + self._turn(name)
-                if number == hit and (place - start) % len(order) < math.ceil(len(order) / 3):
+                turn = (
+                    shared
+                    + self.noise.place * (place / len(order) - 0.5)
+                    + self._turn(name)
+                )
+                if number == hit and (place - start) % len(order) < math.ceil(
+                    len(order) / 3
+                ):
                     turn -= math.log(2)
                 rates[name].append(100 * math.exp(turn))
         return rates
@@ -124,11 +152,15 @@ class Storage:
 
 def one_pass(storage: Storage, word: str, rounds: int = ROUNDS) -> Needle:
     """Return what one pass over the storage finds, as a job and its judge would."""
-    rates = storage.measured(orders(storage.names, rounds, word), storage.noise.disturbed)
+    rates = storage.measured(
+        orders(storage.names, rounds, word), storage.noise.disturbed
+    )
     rates = {name: rates[name] for name in storage.names}
     chosen, later = again(rates, MAX_DEVIATION), {}
     if chosen.suspects:
-        later = storage.measured(orders(chosen.names, turns_again(rounds), f"{word} again"), False)
+        later = storage.measured(
+            orders(chosen.names, turns_again(rounds), f"{word} again"), False
+        )
     return decide(rates, later, max_deviation=MAX_DEVIATION)
 
 
@@ -148,7 +180,11 @@ def passes(
     """Yield passes without end; ``many`` probes from ``p000`` on have the share ``slow`` of their rate."""
     source = random.Random(seed)
     for number in range(1 << 30):
-        shares = {} if slow is None else dict.fromkeys((f"p{k:03}" for k in range(many)), slow)
+        shares = (
+            {}
+            if slow is None
+            else dict.fromkeys((f"p{k:03}" for k in range(many)), slow)
+        )
         storage = Storage(probes, noise, source, shares)
         yield one_pass(storage, ("write.fio", "read.fio")[number % 2], rounds)
 
@@ -162,15 +198,21 @@ def least(share: float, count: int) -> float:
     return share - 3.1 * math.sqrt(share * (1 - share) / count)
 
 
-def main() -> int:
+def main() -> int:  # noqa: C901
     """Print the tables, and what of the promise does not hold."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--passes", type=int, default=2000, help="up to 16 probes; fewer for more")
+    parser.add_argument(
+        "--passes", type=int, default=2000, help="up to 16 probes; fewer for more"
+    )
     parser.add_argument("--seed", default="needle")
     given = parser.parse_args()
 
     def number(probes: int) -> int:
-        return given.passes if probes <= 16 else max(1, given.passes * 4 // math.isqrt(4 * probes))
+        return (
+            given.passes
+            if probes <= 16
+            else max(1, given.passes * 4 // math.isqrt(4 * probes))
+        )
 
     broken = []
     print("Healthy probes: a case (two passes) names one / decides nothing\n")
@@ -189,7 +231,9 @@ def main() -> int:
             ]
             cases = list(zip(seen[::2], seen[1::2], strict=True))
             failed = sum("FAIL" in case for case in cases) / len(cases)
-            undecided = sum("FAIL" not in s and "UNSTABLE" in s for s in cases) / len(cases)
+            undecided = sum("FAIL" not in s and "UNSTABLE" in s for s in cases) / len(
+                cases
+            )
             cells.append(f"{_percent(failed)} / {_percent(undecided)}")
             if name not in UNSURE and 1 - failed < least(1 - FALSE, len(cases)):
                 broken.append(
@@ -206,7 +250,12 @@ def main() -> int:
                 seen_needles = [
                     needle
                     for needle, _ in zip(
-                        passes(probes, NOISES[name], f"{given.seed} {name} {probes} {slow}", slow),
+                        passes(
+                            probes,
+                            NOISES[name],
+                            f"{given.seed} {name} {probes} {slow}",
+                            slow,
+                        ),
                         range(max(1, number(probes) // 2)),
                         strict=False,
                     )
@@ -214,21 +263,33 @@ def main() -> int:
                 named = sum("p000" in [p.name for p in n.slow] for n in seen_needles)
                 undecided = sum(outcome(n) == "UNSTABLE" for n in seen_needles)
                 total = len(seen_needles)
-                cells.append(f"{_percent(named / total)} / {_percent(undecided / total)}")
+                cells.append(
+                    f"{_percent(named / total)} / {_percent(undecided / total)}"
+                )
                 sure = slow == 0.01 or (slow == 0.5 and name in FOUND_IN[:3])
                 if sure and named / total < least(FOUND, total):
-                    broken.append(f"{name}: {named / total:.0%} of probes at {slow:.0%} are named")
+                    broken.append(
+                        f"{name}: {named / total:.0%} of probes at {slow:.0%} are named"
+                    )
             print(f"| {name}, {slow:.0%} | " + " | ".join(cells) + " |", flush=True)
-    print("\nServers of four targets: of healthy ones, with a slow target, with a slow server\n")
-    for name, (slow, many) in itertools.product(FOUND_IN, ((None, 0), (0.5, 1), (0.5, 4))):
+    print(
+        "\nServers of four targets: of healthy ones, with a slow target, with a slow server\n"
+    )
+    for name, (slow, many) in itertools.product(
+        FOUND_IN, ((None, 0), (0.5, 1), (0.5, 4))
+    ):
         accused, total = [], given.passes // 20
         for probes in (8, 16, 64, 400, 1000):
             found = passes(probes, NOISES[name], f"{name} {probes}", slow, many=many)
             servers = {f"p{k:03}": f"s{k // 4}" for k in range(probes)}
-            named = sum(bool(n.slow_servers(servers)) for n in itertools.islice(found, total))
+            named = sum(
+                bool(n.slow_servers(servers)) for n in itertools.islice(found, total)
+            )
             accused.append(f"{probes}: {_percent(named / total)}")
             if many < 4 and 1 - named / total < least(1 - FALSE, total):
-                broken.append(f"{name}: a healthy server is named in {named} of {total} passes")
+                broken.append(
+                    f"{name}: a healthy server is named in {named} of {total} passes"
+                )
         print(f"| {name}, {many} slow | " + " | ".join(accused) + " |", flush=True)
     for line in broken:
         print(f"needle: {line}")

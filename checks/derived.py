@@ -53,20 +53,28 @@ class ServerScalingCurve(CurveCheck):
     @run_after("init")
     def choose(self):
         self.valid_systems = sweep.partitions_of(
-            lambda extras: extras.target.striped_by == "lustre" and len(extras.sweeps.servers) > 1
+            lambda extras: (
+                extras.target.striped_by == "lustre" and len(extras.sweeps.servers) > 1
+            )
         )
 
 
 def _with_curve(name):
     """Return the partitions with O_DIRECT that declare two points or more of a sweep."""
     points = sweep.points(name, words.O_DIRECT)
-    found = [place for point in points for place in sweep.partitions(name, point, words.O_DIRECT)]
+    found = [
+        place
+        for point in points
+        for place in sweep.partitions(name, point, words.O_DIRECT)
+    ]
     return sorted({place for place in found if found.count(place) > 1})
 
 
 @sweep.simple_test_if(sweep.points("queue_depths", words.O_DIRECT))
 class QueueDepthCurve(CurveCheck):
-    descr = "Operations over requests in flight: the plateau, and the depth that it takes"
+    descr = (
+        "Operations over requests in flight: the plateau, and the depth that it takes"
+    )
     needs = words.FIO
     points_of = "QueueDepth"
     varied = "depth"
@@ -121,7 +129,9 @@ class ReadScalingCurve(CurveCheck):
     def choose(self):
         nodes = 1 if self.span == "one-client" else 2
         enough = sweep.partitions_of(lambda extras: extras.scale.nodes >= nodes)
-        self.valid_systems = [name for name in _with_curve("tasks_per_client") if name in enough]
+        self.valid_systems = [
+            name for name in _with_curve("tasks_per_client") if name in enough
+        ]
 
 
 #: Libraries that StripeCount writes with, and the feature of an environment that has each.
@@ -147,7 +157,8 @@ class StripeSpeedup(SpeedupCheck):
         self.valid_prog_environs = [f"+{_LIBRARIES[self.api]}"]
         self.valid_systems = sweep.partitions_of(
             lambda extras: (
-                extras.target.striped_by == "lustre" and len(extras.sweeps.stripe_counts) > 1
+                extras.target.striped_by == "lustre"
+                and len(extras.sweeps.stripe_counts) > 1
             )
         )
 
@@ -206,7 +217,9 @@ class BoxScalingCurve(BoxCurveCheck):
 
 @sweep.simple_test_if(baseline_checks())
 class AgainstBaseline(BaselineCheck):
-    descr = "The best of a check's cases here against the best on the partition's baseline"
+    descr = (
+        "The best of a check's cases here against the best on the partition's baseline"
+    )
 
     check = parameter(baseline_checks(), loggable=True)
 

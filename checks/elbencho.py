@@ -12,7 +12,9 @@ from iogauge_extras.suites.elbencho_check import (
 
 @sweep.simple_test_if(sweep.environments(words.ELBENCHO))
 class Elbencho(ElbenchoCheck):
-    descr = "Bandwidth of write and read with elbencho, a file for each process, O_DIRECT"
+    descr = (
+        "Bandwidth of write and read with elbencho, a file for each process, O_DIRECT"
+    )
     valid_systems = [f"+{words.TARGET} +{words.O_DIRECT}"]
     tags = {"elbencho", "daily", "weekly", "acceptance"}
 
@@ -33,7 +35,9 @@ class ElbenchoGpu(ElbenchoCheck):
         self.valid_systems = sweep.with_devices("gpu", words.O_DIRECT)
 
 
-@sweep.simple_test_if(sweep.points("read_shares") and sweep.environments(words.ELBENCHO))
+@sweep.simple_test_if(
+    sweep.points("read_shares") and sweep.environments(words.ELBENCHO)
+)
 class ElbenchoMixed(ElbenchoMixedCheck):
     descr = "Reads alone, then reads and writes of the same files, by all processes of all nodes, O_DIRECT"
     block = "128KiB"

@@ -4,7 +4,10 @@ import reframe as rfm
 from reframe.core.builtins import parameter, run_after
 
 from iogauge.cases import sweep, traits, words
-from iogauge_extras.loads.interference_check import InterferenceApartCheck, InterferenceCheck
+from iogauge_extras.loads.interference_check import (
+    InterferenceApartCheck,
+    InterferenceCheck,
+)
 
 
 @rfm.simple_test

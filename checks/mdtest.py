@@ -78,7 +78,9 @@ class MdtestOnMdts(MdtestOnMdtsCheck):
     @run_after("init")
     def choose(self):
         one = None if self.mdts == _ALL else int(self.mdts)
-        self.directory_layout = DirectoryLayout(target=one, stripes=-1 if one is None else 1)
+        self.directory_layout = DirectoryLayout(
+            target=one, stripes=-1 if one is None else 1
+        )
         self.valid_systems = sweep.partitions_of(
             lambda extras: (
                 _several_metadata_targets(extras)

@@ -26,4 +26,6 @@ class Mixed(MixedCheck):
         self.valid_systems = sweep.partitions("read_shares", self.reads, *needs)
         if self.span == "all":
             several = sweep.partitions_of(lambda extras: extras.scale.nodes > 1)
-            self.valid_systems = [name for name in self.valid_systems if name in several]
+            self.valid_systems = [
+                name for name in self.valid_systems if name in several
+            ]

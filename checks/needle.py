@@ -4,7 +4,11 @@ import reframe as rfm
 from reframe.core.builtins import run_after
 
 from iogauge.cases import sweep, traits
-from iogauge_extras.needle.check import MdtNeedleCheck, NodeNeedleCheck, TargetNeedleCheck
+from iogauge_extras.needle.check import (
+    MdtNeedleCheck,
+    NodeNeedleCheck,
+    TargetNeedleCheck,
+)
 
 
 def _several_targets(extras):

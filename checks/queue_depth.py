@@ -8,7 +8,9 @@ from iogauge_extras.loads.check import QueueDepthCheck
 
 @sweep.simple_test_if(sweep.points("queue_depths", words.O_DIRECT))
 class QueueDepth(QueueDepthCheck):
-    descr = "Random 4 KiB requests with O_DIRECT, a depth of them in flight for each task"
+    descr = (
+        "Random 4 KiB requests with O_DIRECT, a depth of them in flight for each task"
+    )
     tags = {"fio", "weekly", "acceptance"}
 
     access = parameter(["read", "write"], loggable=True)
@@ -16,4 +18,6 @@ class QueueDepth(QueueDepthCheck):
 
     @run_after("init")
     def choose(self):
-        self.valid_systems = sweep.partitions("queue_depths", self.depth, words.O_DIRECT)
+        self.valid_systems = sweep.partitions(
+            "queue_depths", self.depth, words.O_DIRECT
+        )

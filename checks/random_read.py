@@ -32,10 +32,14 @@ class RandomRead(RandomReadCheck):
 
     @run_after("init")
     def choose(self):
-        self.valid_systems = sweep.partitions("tasks_per_client", self.tasks, words.O_DIRECT)
+        self.valid_systems = sweep.partitions(
+            "tasks_per_client", self.tasks, words.O_DIRECT
+        )
         if self.span != "one-client":
             several = sweep.partitions_of(lambda extras: extras.scale.nodes > 1)
-            self.valid_systems = [name for name in self.valid_systems if name in several]
+            self.valid_systems = [
+                name for name in self.valid_systems if name in several
+            ]
         if self.span not in ("one-client", "all"):
             whole = sweep.partitions_of(lambda extras: self.span in _parts(extras))
             self.valid_systems = [name for name in self.valid_systems if name in whole]
@@ -52,4 +56,6 @@ class ChecksumOverhead(ChecksumCheck):
 
     @run_after("init")
     def choose(self):
-        self.valid_systems = sweep.partitions("tasks_per_client", self.tasks, words.CHECKSUMS)
+        self.valid_systems = sweep.partitions(
+            "tasks_per_client", self.tasks, words.CHECKSUMS
+        )

@@ -26,7 +26,9 @@ class StripeCount(SharedFileCheck):
     @run_after("init")
     def choose(self):
         self.choose_back_end(self.api)
-        self.valid_systems = sweep.partitions("stripe_counts", self.stripe_count, words.LUSTRE)
+        self.valid_systems = sweep.partitions(
+            "stripe_counts", self.stripe_count, words.LUSTRE
+        )
 
 
 @sweep.simple_test_if(sweep.points("stripe_sizes", words.LUSTRE))
@@ -39,7 +41,9 @@ class StripeSize(SharedFileCheck):
     @run_after("init")
     def choose(self):
         self.choose_back_end(self.api)
-        self.valid_systems = sweep.partitions("stripe_sizes", self.stripe_size, words.LUSTRE)
+        self.valid_systems = sweep.partitions(
+            "stripe_sizes", self.stripe_size, words.LUSTRE
+        )
 
     def layout(self):
         return Layout(stripe_count=-1, stripe_bytes=self.stripe_size)
@@ -53,7 +57,9 @@ class StripeHints(HintedFileCheck):
 
     @run_after("init")
     def choose(self):
-        self.valid_systems = sweep.partitions("striping_hints", self.stripe_size, words.LUSTRE)
+        self.valid_systems = sweep.partitions(
+            "striping_hints", self.stripe_size, words.LUSTRE
+        )
 
 
 @rfm.simple_test
@@ -85,7 +91,8 @@ class OutputFile(SizedFileCheck):
         self.choose_back_end(self.api)
         self.valid_systems = sweep.partitions_of(
             lambda extras: (
-                self.size in extras.sweeps.file_sizes and self.stripe_count in sweep.stripes(extras)
+                self.size in extras.sweeps.file_sizes
+                and self.stripe_count in sweep.stripes(extras)
             )
         )
 
@@ -105,14 +112,16 @@ class Aggregators(AggregatorsCheck):
 
 @sweep.simple_test_if(sweep.points("default_writers", words.LUSTRE))
 class DefaultWriters(DefaultWritersCheck):
-    descr = (
-        "Collective write without hints: how many tasks the MPI library lets write, by stripe count"
-    )
+    descr = "Collective write without hints: how many tasks the MPI library lets write, by stripe count"
 
     api = parameter(_APIS, loggable=True)
-    stripe_count = parameter(sweep.points("default_writers", words.LUSTRE), loggable=True)
+    stripe_count = parameter(
+        sweep.points("default_writers", words.LUSTRE), loggable=True
+    )
 
     @run_after("init")
     def choose(self):
         self.choose_back_end(self.api)
-        self.valid_systems = sweep.partitions("default_writers", self.stripe_count, words.LUSTRE)
+        self.valid_systems = sweep.partitions(
+            "default_writers", self.stripe_count, words.LUSTRE
+        )

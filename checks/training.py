@@ -12,7 +12,9 @@ _MODELS = sweep.found(lambda extras: extras.checkpoints)
 
 @sweep.simple_test_if(_MODELS)
 class Checkpoint(CheckpointCheck):
-    descr = "Seconds to save a model's state and to read it again, and how many it may take"
+    descr = (
+        "Seconds to save a model's state and to read it again, and how many it may take"
+    )
     tags = {"ior", "weekly", "acceptance"}
 
     model = parameter(_MODELS, loggable=True)
@@ -21,7 +23,9 @@ class Checkpoint(CheckpointCheck):
     @run_after("init")
     def choose(self):
         self.file_per_process = self.files == "per-process"
-        self.valid_systems = sweep.partitions_of(lambda extras: self.model in extras.checkpoints)
+        self.valid_systems = sweep.partitions_of(
+            lambda extras: self.model in extras.checkpoints
+        )
 
 
 @rfm.simple_test

@@ -43,10 +43,16 @@ def lustre(stack):
     # ROMIO's functions have names.
     folders = _ompi_info(stack, r"^path:pkglibdir:(.*)$", "--path", "pkglibdir")
     patterns = [f"{folder}/mca_io_romio*.so" for folder in folders]
-    patterns += [f"{stack.mpi_bin.parent}/{lib}/libmpi*.so" for lib in ("lib64", "lib", "lib/*")]
+    patterns += [
+        f"{stack.mpi_bin.parent}/{lib}/libmpi*.so" for lib in ("lib64", "lib", "lib/*")
+    ]
     libraries = [Path(path) for pattern in patterns for path in glob.glob(pattern)]
     knows = ["OMPIO"] if _ompi_info(stack, r"^mca:fs:lustre:version") else []
-    knows += ["ROMIO"] if any(b"ADIOI_LUSTRE_" in one.read_bytes() for one in libraries) else []
+    knows += (
+        ["ROMIO"]
+        if any(b"ADIOI_LUSTRE_" in one.read_bytes() for one in libraries)
+        else []
+    )
     return " and ".join(knows) or (
         "neither OMPIO nor ROMIO of this MPI knows Lustre: hints set no stripes;"
         " lfs setstripe and the layouts of this suite do"
@@ -73,16 +79,22 @@ def fabric(stack, here=None):
     here = devices() if here is None else here
     if stack.mpi["name"] != "openmpi":
         raise Skipped(f"{stack.mpi['name']} does not tell what it talks by")
-    status, text, _ = stack.ior(*(f"OMPI_MCA_{one}_base_verbose" for one in ("pml", "mtl", "btl")))
+    status, text, _ = stack.ior(
+        *(f"OMPI_MCA_{one}_base_verbose" for one in ("pml", "mtl", "btl"))
+    )
     by = fabric_in(text)
     if status or not by:
-        raise Skipped("the MPI does not tell it; the check of the run says whether tasks start")
+        raise Skipped(
+            "the MPI does not tell it; the check of the run says whether tasks start"
+        )
     if here and not set(by) & set(FAST):
         raise Failed(
             f"two tasks talk by {', '.join(by)}, but this node has {', '.join(here)}:"
             " no task would use it; load an MPI with UCX or OFI, or correct its settings (OMPI_MCA_pml, OMPI_MCA_btl)"
         )
-    return f"two tasks talk by {', '.join(by)}; " + (", ".join(here) or "no fabric on this node")
+    return f"two tasks talk by {', '.join(by)}; " + (
+        ", ".join(here) or "no fabric on this node"
+    )
 
 
 def slurm(stack):
@@ -97,7 +109,9 @@ def slurm(stack):
         raise Skipped("no Slurm answers here")
     if stack.mpi["name"] != "openmpi":
         return f"srun offers {', '.join(sorted(offered))}"
-    speaks = {PMI[one] for one in _ompi_info(stack, r"^mca:pmix:(\w+):version") if one in PMI}
+    speaks = {
+        PMI[one] for one in _ompi_info(stack, r"^mca:pmix:(\w+):version") if one in PMI
+    }
     if int(facts.version_of(stack.mpi).split(".")[0]) >= 5:
         speaks = {"pmix"}
     common = sorted(one for one in offered if one.split("_v")[0] in speaks)
@@ -105,5 +119,7 @@ def slurm(stack):
         return f"srun --mpi={common[0]}"
     told = f"srun offers {', '.join(sorted(offered))}, this Open MPI speaks {', '.join(sorted(speaks)) or 'none of them'}"
     if stack.launcher_words[:1] == ["srun"]:
-        raise Failed(f"{told}; start tasks with mpirun, or build the MPI with Slurm's PMI (+pmi)")
+        raise Failed(
+            f"{told}; start tasks with mpirun, or build the MPI with Slurm's PMI (+pmi)"
+        )
     return f"{told}: mpirun starts the tasks"

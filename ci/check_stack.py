@@ -35,7 +35,10 @@ from check_mpi import Failed, Skipped
 
 # What must be below the prefix of a package: patterns, | is or.
 NEEDED = {
-    "lustre": ["include/lustre/lustreapi.h", "lib*/liblustreapi.so|lib/*/liblustreapi.so"],
+    "lustre": [
+        "include/lustre/lustreapi.h",
+        "lib*/liblustreapi.so|lib/*/liblustreapi.so",
+    ],
     **{name: [f"include/{header}"] for name, header in found.LIBRARIES.items()},
 }
 # A container's root, and a machine with one core, need Open MPI's leave.
@@ -61,7 +64,9 @@ class Stack:
         self.view = self.environment.resolve() / facts.VIEW
         self.mpi = facts.mpi_of(self.lock)
         if self.mpi is None:
-            raise facts.StackError(f"{environment}/spack.lock has no MPI: it is none of these")
+            raise facts.StackError(
+                f"{environment}/spack.lock has no MPI: it is none of these"
+            )
         self.mpi_bin = facts.mpi_bin(environment, self.mpi)
         self.launcher_words = shlex.split(launcher)
         self.may_run = may_run
@@ -73,7 +78,10 @@ class Stack:
         if not self.may_run:
             raise Skipped("--no-run")
         beside = [str(self.mpi_bin / name) for name in ("mpirun", "mpiexec")]
-        words = self.launcher_words or [one for one in beside if os.access(one, os.X_OK)][:1]
+        words = (
+            self.launcher_words
+            or [one for one in beside if os.access(one, os.X_OK)][:1]
+        )
         if not words and not shutil.which("srun"):
             raise Failed(
                 f"no mpirun in {self.mpi_bin} and no srun on PATH; name what starts jobs here: --launcher 'srun -n'"
@@ -83,7 +91,9 @@ class Stack:
     def ior(self, *switches):
         """Let two tasks write and read with IOR: status, output, and what it reports."""
         command = [*self.launcher(), "2", self.view / "bin/ior"]
-        command += shlex.split("-a POSIX -F -w -r -t 64k -b 256k -o data -O summaryFormat=JSON")
+        command += shlex.split(
+            "-a POSIX -F -w -r -t 64k -b 256k -o data -O summaryFormat=JSON"
+        )
         environment = {**os.environ, **LEAVE, **dict.fromkeys(switches, "10")}
         with tempfile.TemporaryDirectory(prefix="iogauge-check-") as folder:
             report = Path(folder) / "ior.json"
@@ -135,7 +145,9 @@ def wrong_with(environment):
         lock = facts.read_lock(environment)
         mpis = {facts.mpi_of(lock)["name"]}
         for spec in filter(facts.is_external, lock["concrete_specs"].values()):
-            named.setdefault(spec["name"], []).append((facts.version_of(spec), spec["external"]))
+            named.setdefault(spec["name"], []).append(
+                (facts.version_of(spec), spec["external"])
+            )
     else:
         packages, mpis = found.packages_of(environment)
         for name in {*found.PROGRAMS, *mpis, *NEEDED} & set(packages):
@@ -189,9 +201,13 @@ def check_loader(stack):
         owners.append((r"liblustreapi", stack.specs["lustre"]))
     for name in ("bin/ior", "bin/mdtest", "bin/fio", "lib/libdarshan.so"):
         if not (stack.view / name).exists() and name.startswith("bin/"):
-            raise Failed(f"{stack.view}/{name} is not there; spack -e {stack.environment} install")
+            raise Failed(
+                f"{stack.view}/{name} is not there; spack -e {stack.environment} install"
+            )
         _, text = found.run(["ldd", stack.view / name])
-        for library, target in re.findall(r"^\s*(\S+) => (not found|\S+)", text, re.MULTILINE):
+        for library, target in re.findall(
+            r"^\s*(\S+) => (not found|\S+)", text, re.MULTILINE
+        ):
             if target == "not found":
                 raise Failed(
                     f"{name} needs {library}, which the loader does not find;"
@@ -260,17 +276,28 @@ def main():
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("environment", type=Path, metavar="ENVIRONMENT")
-    parser.add_argument("--launcher", default="", help="what stands before the number of tasks")
-    parser.add_argument("--no-run", action="store_true", help="start nothing in parallel")
-    parser.add_argument("--before", action="store_true", help="the externals alone; write nothing")
+    parser.add_argument(
+        "--launcher", default="", help="what stands before the number of tasks"
+    )
+    parser.add_argument(
+        "--no-run", action="store_true", help="start nothing in parallel"
+    )
+    parser.add_argument(
+        "--before", action="store_true", help="the externals alone; write nothing"
+    )
     arguments = parser.parse_args()
     try:
         if arguments.before:
-            return int(bool(ask([("externals", check_externals)], arguments.environment)))
+            return int(
+                bool(ask([("externals", check_externals)], arguments.environment))
+            )
         stack = Stack(arguments.environment, arguments.launcher, not arguments.no_run)
         failed = ask(CHECKS, stack)
         if failed:
-            print(f"check_stack: {len(failed)} failed: {', '.join(failed)}", file=sys.stderr)
+            print(
+                f"check_stack: {len(failed)} failed: {', '.join(failed)}",
+                file=sys.stderr,
+            )
             return 1
         written = facts.write_facts(arguments.environment)
     except facts.StackError as error:

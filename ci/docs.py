@@ -25,7 +25,10 @@ ROOT = Path(__file__).resolve().parents[1]
 
 def guards() -> str:
     """The table of all guards, a line each."""
-    lines = ["| guard | what must hold | otherwise | limit | seen on |", "|---|---|---|---|---|"]
+    lines = [
+        "| guard | what must hold | otherwise | limit | seen on |",
+        "|---|---|---|---|---|",
+    ]
     for row in rules.rows().values():
         cells = (row.name, row["must"], row["otherwise"], row["limit"], row["seen on"])
         lines.append("|" + "".join(f" {cell} |" if cell else " |" for cell in cells))
@@ -37,7 +40,8 @@ def fingerprint() -> str:
     lines = ["| key | meaning |", "|---|---|"]
     for row in filter(None, keys.rows().values()):
         names = [
-            f"`{word.strip('+')}`{' *' * word.startswith('+')}" for word in row["keys"].split()
+            f"`{word.strip('+')}`{' *' * word.startswith('+')}"
+            for word in row["keys"].split()
         ]
         lines.append(f"| {', '.join(names)} | {row['tells']} |")
     return "\n".join(lines)
@@ -55,10 +59,16 @@ def rooms() -> str:
         for package in floor.split(" | ")
     ]
     extras = pkgutil.iter_modules(iogauge_extras.__path__)
-    rooms += [("extra", f"iogauge_extras.{extra.name}", "iogauge_extras.") for extra in extras]
+    rooms += [
+        ("extra", f"iogauge_extras.{extra.name}", "iogauge_extras.") for extra in extras
+    ]
     for number, package, above in rooms:
-        sentence, *modules = (importlib.import_module(package).__doc__ or "").splitlines()
-        names = [line[2:].partition(":")[0] for line in modules if line.startswith("- ")]
+        sentence, *modules = (
+            importlib.import_module(package).__doc__ or ""
+        ).splitlines()
+        names = [
+            line[2:].partition(":")[0] for line in modules if line.startswith("- ")
+        ]
         purpose = sentence.removesuffix(".").replace("``", "`")
         room = package.removeprefix(above)
         rows.append(f"| {number} | `{room}/` | {purpose} | {', '.join(names)} |")
@@ -69,7 +79,13 @@ def verdicts() -> str:
     """The table of all verdicts: what each means, and whether it fails a run."""
     rows = ["| verdict | meaning | run fails |", "|---|---|---|"]
     for verdict in Verdict:
-        fails = "yes" if verdict.fails_run else "as a gate" if verdict.is_trouble(True) else "no"
+        fails = (
+            "yes"
+            if verdict.fails_run
+            else "as a gate"
+            if verdict.is_trouble(True)
+            else "no"
+        )
         rows.append(f"| {verdict.value} | {verdict.meaning} | {fails} |")
     return "\n".join(rows)
 
@@ -97,7 +113,9 @@ def filled(page: str, name: str, content: str) -> str:
 def main() -> None:
     for page, name, make in PARTS:
         file = ROOT / page
-        file.write_text(filled(file.read_text(encoding="utf-8"), name, make()), encoding="utf-8")
+        file.write_text(
+            filled(file.read_text(encoding="utf-8"), name, make()), encoding="utf-8"
+        )
         print(f"docs: {page}: {name}")
 
 

@@ -24,7 +24,17 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 
 # Found by Spack itself, by their programs.
-PROGRAMS = ("gcc", "autoconf", "automake", "libtool", "m4", "perl", "gmake", "pkgconf", "lustre")
+PROGRAMS = (
+    "gcc",
+    "autoconf",
+    "automake",
+    "libtool",
+    "m4",
+    "perl",
+    "gmake",
+    "pkgconf",
+    "lustre",
+)
 
 # Libraries: Spack's name, and a header. Without headers nothing can be built on them, and Spack does not look for those.
 LIBRARIES = {
@@ -100,9 +110,15 @@ def library_version(mpicc):
     """What the library that an mpicc links with says of itself; empty if it cannot be asked."""
     words = shlex.split(output(mpicc, "-show"))
     folders = [word[2:] for word in words if word.startswith("-L")]
-    names = [word[2:] for word in words if re.match(r"-lmpi(ch)?(_gnu\w*|_cray)?$", word)]
+    names = [
+        word[2:] for word in words if re.match(r"-lmpi(ch)?(_gnu\w*|_cray)?$", word)
+    ]
     paths = [f"{folder}/lib{name}.so" for folder in folders for name in names]
-    told = (output(sys.executable, "-c", ASK, path) for path in paths if os.path.exists(path))
+    told = (
+        output(sys.executable, "-c", ASK, path)
+        for path in paths
+        if os.path.exists(path)
+    )
     return next(filter(None, told), "")
 
 
@@ -116,7 +132,9 @@ def find_mpi():
     """Name and external of the MPI whose compiler comes first on PATH, or that MPICC names; raises Unknown."""
     # HPE's modules put no mpicc on PATH, and say where the MPI is.
     cray = os.environ.get("CRAY_MPICH_DIR", "")
-    mpicc = shutil.which(os.environ.get("MPICC") or (cray and f"{cray}/bin/mpicc") or "mpicc")
+    mpicc = shutil.which(
+        os.environ.get("MPICC") or (cray and f"{cray}/bin/mpicc") or "mpicc"
+    )
     if not mpicc:
         raise Unknown(
             "no mpicc on PATH: load the module of the MPI that jobs use, or install it (apt install libopenmpi-dev, dnf"
@@ -143,7 +161,9 @@ def find_mpi():
 
 def spack(environment, *words):
     if not shutil.which("spack"):
-        raise SystemExit("no spack on PATH: ci/install-spack brings it, then: . .iogauge/spack.sh")
+        raise SystemExit(
+            "no spack on PATH: ci/install-spack brings it, then: . .iogauge/spack.sh"
+        )
     command = ["spack", "-e", str(environment), *words]
     done = subprocess.run(command, stdout=subprocess.PIPE)
     if done.returncode:
@@ -181,13 +201,18 @@ def find(environment):
             own[name] = {"buildable": False, "externals": [external]}
     if "zlib" in own:
         own["zlib-api"] = {"buildable": False}
-    if not has_external(known, *mpis) and known.get("mpi", {}).get("require") != "openmpi":
+    if (
+        not has_external(known, *mpis)
+        and known.get("mpi", {}).get("require") != "openmpi"
+    ):
         name, external = find_mpi()
         own[name] = {"buildable": False, "externals": [external]}
         own["mpi"] = {"buildable": False, "require": name}
     file.parent.mkdir(exist_ok=True)
     text = file.read_text() if file.exists() else "packages:\n"
-    text += "".join(f"  {name}: {json.dumps(one)}\n" for name, one in own.items())  # JSON is YAML
+    text += "".join(
+        f"  {name}: {json.dumps(one)}\n" for name, one in own.items()
+    )  # JSON is YAML
     file.write_text(text)
     return text
 
@@ -196,7 +221,9 @@ def main():
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("environment", type=Path, nargs="?", default=ROOT / "environments/local")
+    parser.add_argument(
+        "environment", type=Path, nargs="?", default=ROOT / "environments/local"
+    )
     environment = parser.parse_args().environment
     file, lock = environment / "found/packages.yaml", environment / "spack.lock"
     before = file.read_text() if file.exists() else ""

@@ -44,7 +44,9 @@ def read_lock(environment):
     try:
         data = path.read_bytes()
     except OSError:
-        raise StackError(f"{path} is not there: spack -e {environment} install") from None
+        raise StackError(
+            f"{path} is not there: spack -e {environment} install"
+        ) from None
     try:
         lock = json.loads(data)
         lock["concrete_specs"], lock["roots"]
@@ -68,7 +70,9 @@ def reachable(lock):
             continue
         found[spec["name"]] = spec
         for dependency in spec.get("dependencies", []):
-            kinds = dependency.get("parameters", {}).get("deptypes", dependency.get("type", []))
+            kinds = dependency.get("parameters", {}).get(
+                "deptypes", dependency.get("type", [])
+            )
             if set(kinds) & {"link", "run"}:
                 pending.append(dependency["hash"])
     return found
@@ -89,7 +93,9 @@ FLAGS = {"cflags", "cxxflags", "fflags", "cppflags", "ldflags", "ldlibs"}
 def variants_of(spec):
     """The variants without the compiler flags and what a site may choose."""
     parameters = sorted(spec.get("parameters", {}).items())
-    return {name: value for name, value in parameters if name not in FLAGS | SITE_VARIANTS}
+    return {
+        name: value for name, value in parameters if name not in FLAGS | SITE_VARIANTS
+    }
 
 
 def tools_of(lock):
@@ -102,7 +108,9 @@ def tools_of(lock):
             "recipe": specs[name].get("package_hash"),
             "variants": variants_of(specs[name]),
             "flags": {
-                k: v for k, v in specs[name].get("parameters", {}).items() if k in FLAGS and v
+                k: v
+                for k, v in specs[name].get("parameters", {}).items()
+                if k in FLAGS and v
             },
         }
         for name in TOOLS
@@ -163,7 +171,9 @@ def facts_of(environment):
     target = arch["target"]
     return {
         "environment": Path(environment).resolve().name,
-        "stack": hashlib.sha256(json.dumps(tools, sort_keys=True).encode()).hexdigest()[:12],
+        "stack": hashlib.sha256(json.dumps(tools, sort_keys=True).encode()).hexdigest()[
+            :12
+        ],
         "lock_sha256": lock["sha256"],
         "spack": lock.get("spack", {}).get("version"),
         "os": arch["platform_os"],
@@ -188,7 +198,9 @@ def mpi_bin(environment, mpi):
     if not is_external(mpi):
         return Path(environment).resolve() / VIEW / "bin"
     prefix = Path(mpi["external"].get("path") or "/nowhere")
-    return next(iter(sorted(prefix.glob(f"mpi/{version_of(mpi)}*/bin"))), prefix / "bin")
+    return next(
+        iter(sorted(prefix.glob(f"mpi/{version_of(mpi)}*/bin"))), prefix / "bin"
+    )
 
 
 def activate_text(environment):
@@ -230,14 +242,19 @@ def write_facts(environment):
             f"{view} has no bin/: nothing is installed; spack -e {environment} install"
         )
     facts = facts_of(environment)
-    replace(view.parent / "stack.json", json.dumps(facts, indent=2, sort_keys=True) + "\n")
+    replace(
+        view.parent / "stack.json", json.dumps(facts, indent=2, sort_keys=True) + "\n"
+    )
     replace(view.parent / "activate.sh", activate_text(environment))
     return facts
 
 
 def compare(environment):
     """Print how a lock file agrees with what every site measures with; 1 if it does not."""
-    facts, differs = facts_of(environment), list(differs_from_record(read_lock(environment)))
+    facts, differs = (
+        facts_of(environment),
+        list(differs_from_record(read_lock(environment))),
+    )
     mpi = facts["packages"].get("mpi", {"name": "no MPI", "version": ""})
     state = "DIFFERS" if differs else "agrees"
     told = f"{mpi['name']}@{mpi['version']}, {facts['compiler']}, {facts['os']}"
@@ -252,8 +269,12 @@ def main():
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("environments", nargs="+", metavar="ENVIRONMENT")
-    parser.add_argument("--compare", action="store_true", help="with what every site measures with")
-    parser.add_argument("--record", action="store_true", help="as what every site measures with")
+    parser.add_argument(
+        "--compare", action="store_true", help="with what every site measures with"
+    )
+    parser.add_argument(
+        "--record", action="store_true", help="as what every site measures with"
+    )
     arguments, status = parser.parse_args(), 0
     for environment in arguments.environments:
         try:

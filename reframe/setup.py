@@ -37,7 +37,9 @@ class BuildWithProject(build_py):
         for pattern in HELD:
             files = [file for file in CLONE.glob(pattern) if file.is_file()]
             if not files:
-                raise SystemExit(f"setup.py: {CLONE} has no {pattern}: build from a whole clone")
+                raise SystemExit(
+                    f"setup.py: {CLONE} has no {pattern}: build from a whole clone"
+                )
             for file in files:
                 place = into / file.relative_to(CLONE)
                 place.parent.mkdir(parents=True, exist_ok=True)

@@ -83,7 +83,9 @@ def pytest_collection_finish() -> None:
 
 
 @pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> LoadScopeScheduling:
+def pytest_xdist_make_scheduler(
+    config: pytest.Config, log: object
+) -> LoadScopeScheduling:
     config.option.loadscopereorder = False
     return _ByModuleThatShares(config, log)
 

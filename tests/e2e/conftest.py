@@ -55,7 +55,9 @@ def _own(directory: Path, leaving: contextlib.ExitStack) -> Path:
     try:
         with image.open("wb") as file:
             file.truncate(_IMAGE_BYTES)
-        run("mkfs.ext4", "-q", "-F", "-m", "0", "-N", "400000", "-E", "nodiscard", image)
+        run(
+            "mkfs.ext4", "-q", "-F", "-m", "0", "-N", "400000", "-E", "nodiscard", image
+        )
         device = run("losetup", "-f", "--show", "--direct-io=on", image)
         leaving.callback(run, "losetup", "-d", device)
         direct = Path("/sys/block") / Path(device).name / "loop" / "dio"
@@ -86,7 +88,11 @@ def _rigs(storage: Path, number: Any) -> Iterator[Callable[..., Rig]]:
     for rig in made:
         # What was told to end may take a moment.
         for _ in range(100):
-            left = {pid: command_of(pid) for pid in processes(str(rig.base)) if program_of(pid)}
+            left = {
+                pid: command_of(pid)
+                for pid in processes(str(rig.base))
+                if program_of(pid)
+            }
             if not left:
                 break
             time.sleep(0.2)

@@ -18,7 +18,16 @@ from typing import Any
 from e2e.rig import ROOT, Rig, Run
 from support.golden import Case
 
-TOOLS = ("elbencho", "fio", "io500", "ior", "ior-mpiio", "iperf3", "md-workbench", "mdtest")
+TOOLS = (
+    "elbencho",
+    "fio",
+    "io500",
+    "ior",
+    "ior-mpiio",
+    "iperf3",
+    "md-workbench",
+    "mdtest",
+)
 #: Scheduler, launcher, nodes, tasks on each, type of the target.
 MADE_UP = {
     "workstation": ("local", "mpirun", 1, 2, "ext4"),
@@ -48,7 +57,12 @@ def settings(rig: Rig, site: str) -> dict[str, Any]:
     scheduler, launcher, nodes, tasks, fstype = MADE_UP[site]
     data = rig.settings()
     (partition,) = data["systems"][0]["partitions"]
-    partition |= {"scheduler": scheduler, "launcher": launcher, "env_vars": [], "time_limit": "1h"}
+    partition |= {
+        "scheduler": scheduler,
+        "launcher": launcher,
+        "env_vars": [],
+        "time_limit": "1h",
+    }
     partition["devices"] = [{"type": "gpu", "num_devices": 4}]
     if scheduler != "local":
         partition["access"] = ["--partition=compute"]
@@ -88,19 +102,31 @@ def settings(rig: Rig, site: str) -> dict[str, Any]:
         "ceilings": {"network": "tcp", "devices": ["/dev/sdb", "/dev/sdc"]},
         "baseline": {"partition": "other", "checks": ["TaskScaling"]},
     }
-    data["systems"][0]["partitions"].append({**copy.deepcopy(partition), "name": "other"})
+    data["systems"][0]["partitions"].append(
+        {**copy.deepcopy(partition), "name": "other"}
+    )
     del data["systems"][0]["partitions"][1]["extras"]["baseline"]
     library = {"darshan": "/opt/darshan/lib/libdarshan.so", "mpi": "ompio4"}
     library["wrf_io"] = "/opt/wrf/share/wrf-io/wrf_header.txt"
-    data["environments"][0] |= {"extras": library, "features": [*TOOLS, "ior-hdf5", "ior-ncmpi"]}
+    data["environments"][0] |= {
+        "extras": library,
+        "features": [*TOOLS, "ior-hdf5", "ior-ncmpi"],
+    }
     return data
 
 
-def schedule(rig: Rig, scheduler: str, launcher: str, nodes: int, **partition: Any) -> Run:
+def schedule(
+    rig: Rig, scheduler: str, launcher: str, nodes: int, **partition: Any
+) -> Run:
     """Dry-run three cases on a partition of a scheduler; what Flux is asked goes to the rig's file ``asked``."""
     data = rig.settings()
     (settings,) = data["systems"][0]["partitions"]
-    settings |= {"scheduler": scheduler, "launcher": launcher, "env_vars": [], "time_limit": "1h"}
+    settings |= {
+        "scheduler": scheduler,
+        "launcher": launcher,
+        "env_vars": [],
+        "time_limit": "1h",
+    }
     settings |= partition
     settings["extras"] |= {
         "target": {"path": "/scratch", "type": "lustre", "striping": "none"},
@@ -153,13 +179,17 @@ def _normalised(text: str, rig: Rig) -> str:
     text = text.replace(str(rig.home), "@HOME@")
     text = text.replace(str(rig.base / "reframe"), "@ROOT@/reframe")
     text = text.replace(str(ROOT), "@ROOT@")
-    return re.sub(r"/iogauge/[^/\s]+/[^/\s]+/(?=[A-Z])", "/iogauge/@USER@/@SESSION@/", text)
+    return re.sub(
+        r"/iogauge/[^/\s]+/[^/\s]+/(?=[A-Z])", "/iogauge/@USER@/@SESSION@/", text
+    )
 
 
 def _of_made_up_site(make_rig: MakeRig, site: str) -> list[Case]:
     rig = make_rig(tools=TOOLS)
     rig.write_settings(settings(rig, site))
-    return cases_of(rig, rig.reframe("-c", "checks/", "--dry-run", "--system=rig:default"))
+    return cases_of(
+        rig, rig.reframe("-c", "checks/", "--dry-run", "--system=rig:default")
+    )
 
 
 def _of_acceptance(make_rig: MakeRig, site: str) -> list[Case]:
@@ -187,7 +217,9 @@ def _of_published_site(make_rig: MakeRig, site: str, variant: str = "") -> list[
     if variant:
         words += [w for name in _VARIED for w in ("-S", f"{name}.variant={variant}")]
         words += ["-n", "^(Burst|Steady|AccessMatrix%|TaskScaling%|RandomRead%)"]
-    return cases_of(rig, rig.reframe(*words, RFM_CONFIG_PATH=str(ROOT / "site-configs")))
+    return cases_of(
+        rig, rig.reframe(*words, RFM_CONFIG_PATH=str(ROOT / "site-configs"))
+    )
 
 
 #: What makes each dry run, by its name.
@@ -200,7 +232,9 @@ DRY_RUNS: dict[str, Callable[[MakeRig], list[Case]]] = {
     **{name: partial(_of_scheduler, name=name) for name in SCHEDULERS},
     **{f"site-{site}": partial(_of_published_site, site=site) for site in PUBLISHED},
     **{
-        f"site-{site}-published": partial(_of_published_site, site=site, variant="published")
+        f"site-{site}-published": partial(
+            _of_published_site, site=site, variant="published"
+        )
         for site in PUBLISHED
     },
 }

@@ -34,7 +34,10 @@ include:
 def gitlab_ci_local() -> list[str]:
     """Words that start gitlab-ci-local. Skips where npm does not bring it."""
     folder = modules(PACKAGES)
-    return [str(folder / "node/bin/node"), str(folder / "gitlab-ci-local/dist/index.js")]
+    return [
+        str(folder / "node/bin/node"),
+        str(folder / "gitlab-ci-local/dist/index.js"),
+    ]
 
 
 def _suite(directory: Path) -> None:
@@ -88,7 +91,9 @@ class Project:
     @property
     def outside(self) -> dict[str, str]:
         """The environment of the runner."""
-        environment = self.rig.environment(HOME=str(self.rig.base), IOGAUGE_HOME=str(self.rig.home))
+        environment = self.rig.environment(
+            HOME=str(self.rig.base), IOGAUGE_HOME=str(self.rig.home)
+        )
         del environment["RFM_CONFIG_PATH"]
         return environment
 
@@ -105,9 +110,18 @@ class Project:
     def start(self, *words: str, source: str = "schedule") -> subprocess.Popen[str]:
         """Start a pipeline, as GitLab would for ``source``."""
         variables = {"CI_PIPELINE_SOURCE": source, **self.variables}
-        given = [w for name, value in variables.items() for w in ("--variable", f"{name}={value}")]
+        given = [
+            w
+            for name, value in variables.items()
+            for w in ("--variable", f"{name}={value}")
+        ]
         return subprocess.Popen(
-            [*gitlab_ci_local(), *given, "--ignore-predefined-vars=CI_PIPELINE_SOURCE", *words],
+            [
+                *gitlab_ci_local(),
+                *given,
+                "--ignore-predefined-vars=CI_PIPELINE_SOURCE",
+                *words,
+            ],
             cwd=self.directory,
             env=self.outside,
             stdin=subprocess.DEVNULL,
@@ -124,7 +138,9 @@ class Project:
         except subprocess.TimeoutExpired:
             self.rig.kill(process.pid)
             out, _ = process.communicate()
-            raise AssertionError(f"not done after {BUSY * timeout:g} s\n{out}") from None
+            raise AssertionError(
+                f"not done after {BUSY * timeout:g} s\n{out}"
+            ) from None
         return Pipeline(process.returncode, _COLOURS.sub("", out))
 
     def run(self, *words: str, source: str = "schedule") -> Pipeline:
@@ -142,8 +158,20 @@ class SiteRepository(Project):
     def __post_init__(self) -> None:
         _suite(self._origin)
         _commit(self._origin, f"{_GITLAB}/hpc/iogauge.git")
-        words = [self._origin / ".venv" / "bin" / "iogauge", "site", "new", "mine", "--target"]
-        words += [self.rig.target, "--repository", self.directory, "--ceiling", "50 GB/s"]
+        words = [
+            self._origin / ".venv" / "bin" / "iogauge",
+            "site",
+            "new",
+            "mine",
+            "--target",
+        ]
+        words += [
+            self.rig.target,
+            "--repository",
+            self.directory,
+            "--ceiling",
+            "50 GB/s",
+        ]
         self._do(*words, IOGAUGE_ROOT=str(self._origin))
         settings = self.site / "settings.yaml"
         short = settings.read_text().replace("phase_seconds: 2 s", "phase_seconds: 1 s")

@@ -39,7 +39,8 @@ RANDOM_READ = ("-n", "FioRandomRead%block=128")
 #: References that every figure meets.
 GENEROUS = {
     check: {
-        name: [0.001, -0.5, None, "MiB/s" if name.endswith("_bw") else "ops/s"] for name in names
+        name: [0.001, -0.5, None, "MiB/s" if name.endswith("_bw") else "ops/s"]
+        for name in names
     }
     for check, names in {
         "FioMetadata": ("create_rate", "stat_warm_rate", "remove_rate"),
@@ -73,7 +74,9 @@ _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 def _classes() -> dict[str, list[str]]:
     """Names of classes by file of checks/."""
     return {
-        f"checks/{file.name}": re.findall(r"^class (\w+)", file.read_text(), re.MULTILINE)
+        f"checks/{file.name}": re.findall(
+            r"^class (\w+)", file.read_text(), re.MULTILINE
+        )
         for file in sorted((ROOT / "checks").glob("*.py"))
     }
 
@@ -83,10 +86,16 @@ def checks_of(arguments: Sequence[str]) -> list[str]:
 
     A quarter of the start of a session is the loading of all other checks.
     """
-    patterns = [word for option, word in itertools.pairwise(arguments) if option == "-n"]
+    patterns = [
+        word for option, word in itertools.pairwise(arguments) if option == "-n"
+    ]
     names = [re.match(r"\^?(\w+)", part) for one in patterns for part in one.split("|")]
     found = [
-        [file for file, classes in _classes().items() if any(name[1] in c for c in classes)]
+        [
+            file
+            for file, classes in _classes().items()
+            if any(name[1] in c for c in classes)
+        ]
         for name in names
         if name
     ]
@@ -309,15 +318,23 @@ class Rig:
             "extras": extras,
         }
         return {
-            "systems": [{"name": "rig", "hostnames": [".*"], "partitions": [partition]}],
+            "systems": [
+                {"name": "rig", "hostnames": [".*"], "partitions": [partition]}
+            ],
             "environments": [
-                {"name": "tools", "target_systems": ["rig"], "features": list(self.tools)}
+                {
+                    "name": "tools",
+                    "target_systems": ["rig"],
+                    "features": list(self.tools),
+                }
             ],
         }
 
     def write_settings(self, data: object = None) -> None:
         """Write settings.yaml, from the fields or as given."""
-        text = data if isinstance(data, str) else yaml.safe_dump(data or self.settings())
+        text = (
+            data if isinstance(data, str) else yaml.safe_dump(data or self.settings())
+        )
         (self.site / "settings.yaml").write_text(text)
 
     @contextmanager
@@ -332,7 +349,9 @@ class Rig:
         with self.configured() as (partition, _):
             extras = partition["extras"]
             for name, part in parts.items():
-                extras[name] = extras.get(name, {}) | part if isinstance(part, dict) else part
+                extras[name] = (
+                    extras.get(name, {}) | part if isinstance(part, dict) else part
+                )
 
     def write_references(self, references: Mapping[str, Any] | str | None) -> None:
         """Write references.yaml (metrics by check, for the only partition), or remove it."""
@@ -343,8 +362,12 @@ class Rig:
         if isinstance(references, str):
             file.write_text(references)
             return
-        data: dict[str, Any] = {"$sources": dict.fromkeys(references, "made up by a test")}
-        data |= {check: {"rig:default": metrics} for check, metrics in references.items()}
+        data: dict[str, Any] = {
+            "$sources": dict.fromkeys(references, "made up by a test")
+        }
+        data |= {
+            check: {"rig:default": metrics} for check, metrics in references.items()
+        }
         file.write_text(yaml.safe_dump(data))
 
     def program(self, name: str, lines: str) -> None:
@@ -429,8 +452,12 @@ class Rig:
         except subprocess.TimeoutExpired:
             self.kill(process.pid)
             out, _ = process.communicate()
-            raise AssertionError(f"not done after {BUSY * timeout:g} s\n{out}") from None
-        reports = sorted((self.home / "reports").glob("*.json"), key=lambda f: f.stat().st_mtime_ns)
+            raise AssertionError(
+                f"not done after {BUSY * timeout:g} s\n{out}"
+            ) from None
+        reports = sorted(
+            (self.home / "reports").glob("*.json"), key=lambda f: f.stat().st_mtime_ns
+        )
         return Run(
             process.returncode,
             _COLOURS.sub("", out),
@@ -445,7 +472,9 @@ class Rig:
             shutil.rmtree(self.home / old, ignore_errors=True)
         return self.finish(self.start(["reframe", *arguments], **extra), timeout)
 
-    def run(self, *arguments: str, gate: bool = False, timeout: float = 120, **extra: str) -> Run:
+    def run(
+        self, *arguments: str, gate: bool = False, timeout: float = 120, **extra: str
+    ) -> Run:
         """``reframe -r`` with further arguments, on the checks that they name, or on all."""
         if gate:
             extra["IOGAUGE_GATE"] = "1"
@@ -477,7 +506,9 @@ class Rig:
         if not top.exists():
             return []
         # What goes away meanwhile is no error to os.walk.
-        below = (Path(d, name) for d, dirs, files in os.walk(top) for name in (*dirs, *files))
+        below = (
+            Path(d, name) for d, dirs, files in os.walk(top) for name in (*dirs, *files)
+        )
         return [top, *below]
 
     def assert_clean(self) -> None:
@@ -493,13 +524,26 @@ def mounted(
     """A small file system at a directory (tmpfs, or ext4 or btrfs in an image); raises OSError where not allowed."""
     point.mkdir(parents=True, exist_ok=True)
     if kind == "tmpfs":
-        words = ["mount", "-t", "tmpfs", "-o", f"size={size}{options}", "iogauge-test", str(point)]
+        words = [
+            "mount",
+            "-t",
+            "tmpfs",
+            "-o",
+            f"size={size}{options}",
+            "iogauge-test",
+            str(point),
+        ]
     else:
         assert image is not None
         with open(image, "wb") as file:
             file.truncate(size)
-        make = {"ext4": ["mkfs.ext4", "-q", "-m", "0", "-F"], "btrfs": ["mkfs.btrfs", "-q"]}[kind]
-        subprocess.run([*make, str(image)], check=True, capture_output=True, timeout=600)
+        make = {
+            "ext4": ["mkfs.ext4", "-q", "-m", "0", "-F"],
+            "btrfs": ["mkfs.btrfs", "-q"],
+        }[kind]
+        subprocess.run(
+            [*make, str(image)], check=True, capture_output=True, timeout=600
+        )
         words = ["mount", "-o", "loop", str(image), str(point)]
     done = completed(words)
     if done.returncode != 0:

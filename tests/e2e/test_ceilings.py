@@ -48,7 +48,9 @@ def cluster(storage):
                 ):
                     done = made.run(place, words.split())
                     if "qdisc kind is unknown" in done.stderr:
-                        pytest.skip(f"needs the kernel's tbf, which limits a rate: {done.stderr}")
+                        pytest.skip(
+                            f"needs the kernel's tbf, which limits a rate: {done.stderr}"
+                        )
                     assert done.returncode == 0, f"{words}: {done.stderr}"
         yield made
 
@@ -120,7 +122,9 @@ def measured(cluster, rig):
 @pytest.fixture(scope="module")
 def table(measured, rig):
     """What ``iogauge site ceilings`` says afterwards."""
-    return rig.finish(rig.start(["iogauge", "site", "ceilings", "--system=rig"], COLUMNS="150"))
+    return rig.finish(
+        rig.start(["iogauge", "site", "ceilings", "--system=rig"], COLUMNS="150")
+    )
 
 
 def metrics(run, check):
@@ -148,7 +152,9 @@ def test_the_limits_of_the_devices_are_found(measured, cluster, rig, disks):
 
 def test_declared_and_measured_stand_side_by_side(table):
     assert table.rc == 0, table.out
-    (network, *_) = (line for line in table.out.splitlines() if "client network" in line)
+    (network, *_) = (
+        line for line in table.out.splitlines() if "client network" in line
+    )
     assert "358 MiB/s" in network, table.out  # declared: 3 x 1 Gbit/s
     assert "read: limited by devices (measured)" in table.out
     assert "write: limited by client network (measured)" in table.out
@@ -173,4 +179,6 @@ def test_memory_and_caches_are_no_devices(make_rig, tmp_path):
         run = of_device(make_rig, device)
     finally:
         subprocess.run(["losetup", "--detach", device], check=True)
-    run.never_passed(f"G9 devices: {device} is no storage: .* goes through the page cache")
+    run.never_passed(
+        f"G9 devices: {device} is no storage: .* goes through the page cache"
+    )

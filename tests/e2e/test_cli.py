@@ -29,12 +29,17 @@ def test_plan_and_run_refuse_what_is_over_the_budget(make_rig):
     assert rig.iogauge("run", "--dry-run", "-n", "FioRandomRead%block=4KiB").rc == 0
     run = rig.run(*chosen)
     assert run.rc != 0
-    assert [record["verdict"] for record in run.records] == ["UNREFERENCED"] * 2 + ["ERROR"]
+    assert [record["verdict"] for record in run.records] == ["UNREFERENCED"] * 2 + [
+        "ERROR"
+    ]
 
 
 def test_gate_misses_what_it_had_before(make_rig):
     rig = make_rig(limits={"case_bytes": "64 MiB"})
-    bands = {"read_iops": [1, -0.9, None, "ops/s"], "read_bw": [0.1, -0.9, None, "MiB/s"]}
+    bands = {
+        "read_iops": [1, -0.9, None, "ops/s"],
+        "read_bw": [0.1, -0.9, None, "MiB/s"],
+    }
     streams = {name: [0.1, -0.9, None, "MiB/s"] for name in ("write_bw", "read_bw")}
     references = {"FioSequential": streams, "FioRandomRead": bands}
     rig.write_references(references)
@@ -48,7 +53,10 @@ def test_gate_misses_what_it_had_before(make_rig):
     run = rig.iogauge(*chosen)
     assert run.rc == 1, run.out
     text = flat(run.out)
-    assert "not run: FioRandomRead (1 case(s)): partition rig:default lacks o_direct" in text
+    assert (
+        "not run: FioRandomRead (1 case(s)): partition rig:default lacks o_direct"
+        in text
+    )
     assert re.search(
         r"iogauge: FAILED: 1 passed; 1 not run \(FioRandomRead: no o_direct\); "
         r"FioRandomRead 4KiB \(rig:default, tools\) was recorded in \S+, and is gone",
@@ -64,10 +72,14 @@ def test_a_terminal_shows_where_the_case_stands(rig):
     rig.limits = {"case_files": 200}
     rig.write_settings()
     # Of one execution of the warm-up.
-    rig.program("fio", 'case $IOG_TOKEN in create.0.*) sleep 2.5 ;; esac; exec "$real" "$@"')
+    rig.program(
+        "fio", 'case $IOG_TOKEN in create.0.*) sleep 2.5 ;; esac; exec "$real" "$@"'
+    )
     words = shlex.join(["reframe", "-c", "checks/", "-r", *METADATA])
     run = rig.finish(rig.start(["script", "-qefc", words, "/dev/null"]), 120)
-    assert re.search(r"\x1b\[KFioMetadata: \w+, warm-up, \d+ s of about \d+ s gone", run.out)
+    assert re.search(
+        r"\x1b\[KFioMetadata: \w+, warm-up, \d+ s of about \d+ s gone", run.out
+    )
     # The line is gone before ReFrame says the next word.
     assert re.search(r"\x1b\[K\[.*FioMetadata", run.out)
 
@@ -79,7 +91,9 @@ def told(rig):
     (line,) = re.findall(r"^iogauge: (.*)$", run.out, re.MULTILINE)
     text = html.unescape(page.read_text())
     (page_line,) = re.findall(r'<p class="quiet ending">(.*?)</p>', text)
-    (alarm,) = re.findall(r"^iogauge \S+: (.*)$", rig.iogauge("alarm").out, re.MULTILINE)
+    (alarm,) = re.findall(
+        r"^iogauge \S+: (.*)$", rig.iogauge("alarm").out, re.MULTILINE
+    )
     junit = str(ElementTree.parse(xml).getroot().get("name")).removeprefix("iogauge: ")
     return {"report": line, "page": page_line, "junit": junit, "alarm": alarm}
 
@@ -138,14 +152,21 @@ def test_a_failure_is_measured_once_more_and_both_are_kept(make_rig):
     # So few files that ext4 without a journal finds them soon, by one task, so that they take G4's 0.02 s.
     rig = make_rig(tasks=1, limits={"case_files": 6_000})
     bands = {name: [1, -0.9, None, "ops/s"] for name in GENEROUS["FioMetadata"]}
-    rig.write_references({"FioMetadata": bands | {"create_rate": [2_000, -0.1, None, "ops/s"]}})
+    rig.write_references(
+        {"FioMetadata": bands | {"create_rate": [2_000, -0.1, None, "ops/s"]}}
+    )
     # The sync after the creates belongs to their time. One before them finds no files.
     slow = f'[ -e {rig.base}/slowed ] || [ -z "$(ls -A $IOG_DIR)" ] || {{ touch {rig.base}/slowed; sleep 4; }}'
-    rig.program("sync", f'case $IOG_TOKEN in create.1.*) {slow} ;; esac\nexec "$real" "$@"')
+    rig.program(
+        "sync", f'case $IOG_TOKEN in create.1.*) {slow} ;; esac\nexec "$real" "$@"'
+    )
     done = rig.iogauge("run", "--confirm", "--repeat=1", "-n", "^FioMetadata$")
     first, second = done.records
     assert (first["verdict"], second["verdict"]) == ("FAIL", "PASS"), done.out
-    assert (first["case"], second["case"]) == ("FioMetadata %.repeat_no=0", "FioMetadata")
+    assert (first["case"], second["case"]) == (
+        "FioMetadata %.repeat_no=0",
+        "FioMetadata",
+    )
     assert second["confirms"] == first["session"]
     assert done.rc == 0 and "1 FAIL not confirmed by a second run" in done.out, done.out
 
@@ -181,7 +202,9 @@ def test_all_writes_of_an_acceptance_come_before_the_first_read(make_rig):
     assert record["overridden"] == {}
     (order,) = {f["saw"]: f for f in record["findings"] if f["guard"] == "G21"}.values()
     assert order["demands"].startswith("all writes of this run")
-    lines = [line.split("\t") for line in run.file("phases.tsv").read_text().splitlines()]
+    lines = [
+        line.split("\t") for line in run.file("phases.tsv").read_text().splitlines()
+    ]
     begun = [float(line[3]) for line in lines]
     assert begun == sorted(begun)
     ran = [f"{name}.{rep}" for rep, name, *_ in lines if not name.startswith("facts-")]
@@ -214,10 +237,22 @@ def test_mistakes_that_only_the_cases_show_are_named_with_their_lines(rig):
     valid = rig.iogauge("check")
     assert valid.rc == 1, valid.out
     for line, said in (
-        (5, "FioRandomRead.rig:default.4KiB.read_iop: found metric 'read_iop' (did you mean"),
-        (6, "FioRandomRead.rig:default.128k: found block '128k' (did you mean 128KiB?)"),
-        (7, "FioRandomRead.rig:default.32KiB.read_bw (unit): found 'MB/s'; allowed: 'MiB/s'"),
-        (9, "FioMetadata.rig:defualt: found partition 'rig:defualt' (did you mean rig:default?)"),
+        (
+            5,
+            "FioRandomRead.rig:default.4KiB.read_iop: found metric 'read_iop' (did you mean",
+        ),
+        (
+            6,
+            "FioRandomRead.rig:default.128k: found block '128k' (did you mean 128KiB?)",
+        ),
+        (
+            7,
+            "FioRandomRead.rig:default.32KiB.read_bw (unit): found 'MB/s'; allowed: 'MiB/s'",
+        ),
+        (
+            9,
+            "FioMetadata.rig:defualt: found partition 'rig:defualt' (did you mean rig:default?)",
+        ),
         (11, "FioSequential.$index: found 'blocksize' (did you mean block?)"),
     ):
         assert f"references.yaml:{line}: {said}" in valid.out, f"{said}\n{valid.out}"

@@ -10,7 +10,9 @@ pytestmark = [pytest.mark.needs_loop, pytest.mark.slow]
 IOR = ("-n", "IorPosix%files=shared%order=sequential%cache=direct")
 FIO = ("-n", "FioRandomRead%block=4KiB")
 #: In the wrapper of a tool: the files of the case.
-_FILES = 'shopt -s dotglob; for file in "$IOG_DIR"/*; do\n    size=$(stat -c %s "$file")\n'
+_FILES = (
+    'shopt -s dotglob; for file in "$IOG_DIR"/*; do\n    size=$(stat -c %s "$file")\n'
+)
 
 
 @pytest.fixture
@@ -52,7 +54,9 @@ def test_zeros_between_write_and_read(rig):
     [
         ("ext4", 'truncate -s 0 "$file"; truncate -s "$size" "$file"'),
         pytest.param(
-            "btrfs", 'fallocate -p -o 65536 -l "$size" "$file"', marks=pytest.mark.nightly
+            "btrfs",
+            'fallocate -p -o 65536 -l "$size" "$file"',
+            marks=pytest.mark.nightly,
         ),
     ],
     ids=["sparse", "punched"],
@@ -73,7 +77,9 @@ def test_a_mount_that_compresses_is_declared_so_or_refused(rig):
         "G18 data: data timestamp on .*, though the site declares target.compresses: false"
     )
     doctor = compressed.iogauge("check")
-    assert "G18 data: data may be compressed" in " ".join(doctor.out.split()), doctor.out
+    assert "G18 data: data may be compressed" in " ".join(doctor.out.split()), (
+        doctor.out
+    )
 
 
 @pytest.mark.needs_fio

@@ -78,7 +78,10 @@ def start_and_wait(rig, arguments, *program):
     ("number", "program"),
     [
         (signal.SIGINT, ()),
-        (signal.SIGTERM, ("iogauge", "run")),  # to the command alone, and not to ReFrame below it
+        (
+            signal.SIGTERM,
+            ("iogauge", "run"),
+        ),  # to the command alone, and not to ReFrame below it
     ],
 )
 def test_signal(running, number, program):
@@ -215,7 +218,9 @@ def name_of(pid):
 def stands(pid):
     """Whether a process was stopped in the middle of its work."""
     with contextlib.suppress(OSError):
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
+        return (
+            Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
+        )
     return False
 
 
@@ -291,7 +296,11 @@ def failing(storage, make_rig):
             rig = make_rig(
                 target=mount.point / "target",
                 tools=tools,
-                limits={"case_bytes": "8 MiB", "case_files": 200, "phase_seconds": "0.5 s"},
+                limits={
+                    "case_bytes": "8 MiB",
+                    "case_files": 200,
+                    "phase_seconds": "0.5 s",
+                },
                 # Then reads are O_DIRECT.
                 declared={"honours_o_direct": True},
             )
@@ -336,9 +345,13 @@ def test_a_target_that_dies_under_the_tool(make_rig, small_fs):
     rig = make_rig(tools=("ior",), target=small_fs("ext4", 256 << 20), limits=limits)
     process = start(rig, *IOR, "-S", "transfer_bytes=4096")
     wait_for(lambda: data_of(rig), 60, "the first data")
-    subprocess.run(["xfs_io", "-x", "-c", "shutdown", str(rig.target)], check=True, timeout=600)
+    subprocess.run(
+        ["xfs_io", "-x", "-c", "shutdown", str(rig.target)], check=True, timeout=600
+    )
     run = rig.finish(process)
-    run.never_passed("ERROR", "Input/output error", f"iogauge clean --target {rig.target}")
+    run.never_passed(
+        "ERROR", "Input/output error", f"iogauge clean --target {rig.target}"
+    )
     assert run.record["verdict"] == "ERROR"
     subprocess.run(["umount", str(rig.target)], check=True, timeout=600)
     # A copy: hosts of other tests may hold the old mount in namespaces of their own.
@@ -369,7 +382,9 @@ class TestKilled:
         process = self.begin(rig)
 
         def halted():
-            found = [p for p in those(rig, "fio", "randread.fio") if program_of(p) == "fio"][1:]
+            found = [
+                p for p in those(rig, "fio", "randread.fio") if program_of(p) == "fio"
+            ][1:]
             ranks = [pid for pid in found if has_read(pid)][-1:]
             for rank in ranks:
                 with contextlib.suppress(ProcessLookupError):
@@ -400,7 +415,9 @@ class TestKilled:
         run.shows_no_pass()
         # It would have looked at the contents, too.
         assert run.record["verdict"] == "INVALID", run.record["reason"] + run.out
-        told = [f["saw"] for f in run.record["findings"] if f["outcome"] == "contaminated"]
+        told = [
+            f["saw"] for f in run.record["findings"] if f["outcome"] == "contaminated"
+        ]
         assert any("was killed before it could tell" in saw for saw in told), told
         nothing_runs_on(rig)
         rig.assert_clean()
@@ -409,10 +426,21 @@ class TestKilled:
         """The cases that had passed do not make a success of it."""
         rig.write_references(GENEROUS)
         # The first case passes at once, the second waits.
-        rig.program("fio", 'case $PWD in *128KiB*|*7d516c0f*) sleep 4 ;; esac; exec "$real" "$@"')
+        rig.program(
+            "fio",
+            'case $PWD in *128KiB*|*7d516c0f*) sleep 4 ;; esac; exec "$real" "$@"',
+        )
         code = "import sys; sys.argv[0] = 'iogauge'; from iogauge.cli.app import app; app()"
         process = rig.start(
-            [sys.executable, "-c", code, "run", "--exec-policy=serial", "-n", "FioRandomRead"],
+            [
+                sys.executable,
+                "-c",
+                code,
+                "run",
+                "--exec-policy=serial",
+                "-n",
+                "FioRandomRead",
+            ],
             PYTHONPATH=str(ROOT / "reframe" / "src"),
         )
         wait_for(rig.records, 60, "the first record")
@@ -475,7 +503,8 @@ def test_checksums_come_back_after_session_and_job_were_killed(make_rig):
 
     def value():
         out = completed(
-            ["lctl", "get_param", "osc.*-OST*-osc-[!M]*.checksums"], env=os.environ | knobs
+            ["lctl", "get_param", "osc.*-OST*-osc-[!M]*.checksums"],
+            env=os.environ | knobs,
         ).stdout
         return {line.partition("=")[2] for line in out.splitlines() if "=" in line}
 
@@ -506,7 +535,9 @@ def test_the_clock_is_set_in_the_middle(make_rig):
     rig = make_rig(limits={"phase_seconds": "2 s"}, time_limit="25s")
     library, clock = rig.base / "clock.so", rig.base / "clock"
     source = ROOT / "tests" / "support" / "clock.c"
-    subprocess.run(["gcc", "-O2", "-shared", "-fPIC", "-o", library, source], check=True)
+    subprocess.run(
+        ["gcc", "-O2", "-shared", "-fPIC", "-o", library, source], check=True
+    )
     clock.write_bytes(struct.pack("q", 0))
     fake = {"LD_PRELOAD": str(library), "CLOCK_OFFSET": str(clock)}
     began = time.monotonic()
@@ -579,7 +610,9 @@ def test_a_run_ends_with_an_error_and_the_janitor_removes_what_is_left(hung, mou
     run.never_passed(f"{hung.target} has not answered for {ANSWER_S} s")
     assert run.record["verdict"] == "ERROR"
     # The time limit ended it, nothing else.
-    assert re.search(r"TIMEOUT, time limit 15 s", run.record["reason"]), run.record["reason"]
+    assert re.search(r"TIMEOUT, time limit 15 s", run.record["reason"]), run.record[
+        "reason"
+    ]
     assert f"{hung.target} has not answered" in run.record["reason"]
 
     # The commands that look at the target do not hang either, and say what it is.
@@ -592,7 +625,9 @@ def test_a_run_ends_with_an_error_and_the_janitor_removes_what_is_left(hung, mou
         assert time.monotonic() - began >= ANSWER_S - 1
 
     mount.wake()
-    wait_for(lambda: not processes(str(hung.base)), 20, "the processes that waited to end")
+    wait_for(
+        lambda: not processes(str(hung.base)), 20, "the processes that waited to end"
+    )
     assert any(p.is_file() for p in hung.leftovers())
     done = hung.iogauge("clean")
     assert done.rc == 0 and "removed: " in done.out, done.out
@@ -600,7 +635,9 @@ def test_a_run_ends_with_an_error_and_the_janitor_removes_what_is_left(hung, mou
 
 
 @pytest.mark.needs_loop
-def test_a_lock_is_not_watched_for_ever_on_a_target_that_stops_answering(make_rig, small_fs):
+def test_a_lock_is_not_watched_for_ever_on_a_target_that_stops_answering(
+    make_rig, small_fs
+):
     """It answers when it is looked at, and hangs when it is written to: when the lock is broken."""
     hung = make_rig(target=small_fs("ext4", 64 << 20), limits={"lock_lease": "2 s"})
     assert lock.Lock(str(hung.target), {"host": "elsewhere", "lease_s": 2}).claim()
@@ -623,9 +660,13 @@ def test_a_lock_is_not_watched_for_ever_on_a_target_that_stops_answering(make_ri
 def test_doctor_and_bench_say_it_and_end(hung, mount):
     mount.hang()
     for words in (["check"], ["run", "--try"]):
-        done = hung.iogauge(*words, timeout=120, IOGAUGE_TARGET=str(hung.target), **SILENCE)
+        done = hung.iogauge(
+            *words, timeout=120, IOGAUGE_TARGET=str(hung.target), **SILENCE
+        )
         assert done.rc == 1, done.out
-        assert f"has not answered for {ANSWER_S} s" in " ".join(done.out.split()), done.out
+        assert f"has not answered for {ANSWER_S} s" in " ".join(done.out.split()), (
+            done.out
+        )
     mount.wake()
 
 
@@ -639,7 +680,11 @@ def intervals(run):
     """From the beginning of the first phase to the end of the last, for each case."""
     found = []
     for file in run.stage.rglob("phases.tsv"):
-        times = [float(t) for line in file.read_text().splitlines() for t in line.split("\t")[3:5]]
+        times = [
+            float(t)
+            for line in file.read_text().splitlines()
+            for t in line.split("\t")[3:5]
+        ]
         found.append((min(times), max(times)))
     return found
 
@@ -652,13 +697,19 @@ def begin(rig, *words, **environment):
 def pair(make_rig):
     """Two sites whose target is the same directory."""
     first = make_rig(limits={"lock_lease": "3 s"})
-    return first, make_rig(target=first.target, limits={"lock_lease": "3 s", "lock_wait": "1 s"})
+    return first, make_rig(
+        target=first.target, limits={"lock_lease": "3 s", "lock_wait": "1 s"}
+    )
 
 
 def hold(rig):
     """A session in the midst of a phase."""
     process = begin(rig, *LONG_READ, "-S", "repetitions=1")
-    wait_for(lambda: [p for p in processes(str(rig.base)) if program_of(p) == "fio"], 60, "fio")
+    wait_for(
+        lambda: [p for p in processes(str(rig.base)) if program_of(p) == "fio"],
+        60,
+        "fio",
+    )
     return process
 
 
@@ -672,11 +723,15 @@ def test_two_sessions_at_once_measure_one_after_the_other(make_rig):
     first = make_rig()
     second = make_rig(target=first.target)
     running = [begin(rig, *RANDOM_READ) for rig in (first, second)]
-    runs = [rig.finish(process) for rig, process in zip((first, second), running, strict=True)]
+    runs = [
+        rig.finish(process)
+        for rig, process in zip((first, second), running, strict=True)
+    ]
     for run in runs:
-        assert {record["verdict"] for record in run.records} <= {"UNREFERENCED", "UNSTABLE"}, (
-            run.out
-        )
+        assert {record["verdict"] for record in run.records} <= {
+            "UNREFERENCED",
+            "UNSTABLE",
+        }, run.out
         said = {f["saw"] for f in run.record["findings"] if f["guard"] == "G19"}
         assert "the lock of the target was held throughout" in said
         # No more than half of the job's ten minutes, whatever limits.lock_wait says.
@@ -699,9 +754,16 @@ def test_who_waits_too_long_is_contaminated_and_names_the_holder(pair):
         assert run.rc == 0
         run.shows_no_pass()
         assert "CONTAMINATED" in run.out
-        for word in ("FioRandomRead", os.uname().nodename, "limits.lock_wait", "iogauge clean"):
+        for word in (
+            "FioRandomRead",
+            os.uname().nodename,
+            "limits.lock_wait",
+            "iogauge clean",
+        ):
             assert word in record["reason"], record["reason"]
-        held = second.iogauge("check", IOGAUGE_TARGET=str(first.target)).out.replace("\n", " ")
+        held = second.iogauge("check", IOGAUGE_TARGET=str(first.target)).out.replace(
+            "\n", " "
+        )
         assert "locked by user" in held
         kept = second.iogauge("clean", "--target", str(first.target))
         assert kept.rc == 0
@@ -722,7 +784,9 @@ def test_the_janitor_breaks_the_lock_of_the_dead(pair):
     # First what keeps the lock: it would give it up when it sees that the rest is gone.
     first.kill(keeper_of(first), process.pid)
     process.communicate(timeout=600)
-    told = second.iogauge("check", IOGAUGE_TARGET=str(first.target)).out.replace("\n", " ")
+    told = second.iogauge("check", IOGAUGE_TARGET=str(first.target)).out.replace(
+        "\n", " "
+    )
     assert "whose processes have ended" in told
     dry = first.iogauge("clean", "--dry-run")
     assert "would remove: the lock of user" in dry.out

@@ -8,9 +8,16 @@ from support import gluster
 from support import hosts as support
 from support.hosts import Hosts
 
-pytestmark = [pytest.mark.needs_ior, pytest.mark.needs_fio, pytest.mark.slow, pytest.mark.nightly]
+pytestmark = [
+    pytest.mark.needs_ior,
+    pytest.mark.needs_fio,
+    pytest.mark.slow,
+    pytest.mark.nightly,
+]
 
-CHECKS = "^(IorPosix%files=per-process%order=sequential|MdLatency|Checkpoint%.*files=shared)"
+CHECKS = (
+    "^(IorPosix%files=per-process%order=sequential|MdLatency|Checkpoint%.*files=shared)"
+)
 
 
 @pytest.fixture(scope="module")
@@ -19,7 +26,10 @@ def site(storage, make_module_rig):
     for reason in (support.why_not(), gluster.why_not()):
         if reason is not None:
             pytest.skip(reason)
-    with Hosts(2, storage) as hosts, gluster.volume(hosts, storage / "gluster") as point:
+    with (
+        Hosts(2, storage) as hosts,
+        gluster.volume(hosts, storage / "gluster") as point,
+    ):
         assert hosts.run("n1", ["mkdir", str(point / "t")]).returncode == 0
         rig = make_module_rig(
             target=point / "t",
@@ -37,7 +47,9 @@ def site(storage, make_module_rig):
             hosts=hosts.names,
             interface="eth0",
             cases={"MdLatency": {"case_files": 200, "repetitions": 1}},
-            checkpoints={"small": {"state": "66 MiB", "save": "10 min", "restart": "10 min"}},
+            checkpoints={
+                "small": {"state": "66 MiB", "save": "10 min", "restart": "10 min"}
+            },
         )
         rig.write_references(GENEROUS)
         yield hosts, rig
@@ -89,9 +101,15 @@ def test_a_shared_file_is_read_by_the_host_that_did_not_write_it(site):
     assert "MPIIO" in found, done.out
     for metrics in found.values():
         verdicts = {metric["verdict"] for metric in metrics.values()}
-        assert verdicts <= {"UNREFERENCED", "UNSTABLE"}, [r["reason"] for r in done.records]
+        assert verdicts <= {"UNREFERENCED", "UNSTABLE"}, [
+            r["reason"] for r in done.records
+        ]
     for record in done.records:
-        said = {f["metric"]: f for f in record["findings"] if "no second witness" in f["saw"]}
+        said = {
+            f["metric"]: f
+            for f in record["findings"]
+            if "no second witness" in f["saw"]
+        }
         assert {"write_bw", "read_bw"} <= said.keys(), record["findings"]
 
 

@@ -38,14 +38,18 @@ def recorded(dry_run):
 
 def nightly(name):
     """By night: a site but one, whose scripts are those of clusters with other figures, and those of srun with mpirun."""
-    again = name == "cluster-mpirun" or (name.startswith("site-") and "managed-lustre" not in name)
+    again = name == "cluster-mpirun" or (
+        name.startswith("site-") and "managed-lustre" not in name
+    )
     return pytest.param(name, marks=pytest.mark.nightly if again else ())
 
 
 @pytest.mark.parametrize("name", map(nightly, DRY_RUNS))
 def test_scripts_are_as_recorded(dry_run, recorded, name):
     different = golden.differences(recorded[name], dry_run(name))
-    assert not different, f"{name}\n{different}\nmeant? IOGAUGE_GOLDEN=update records them anew"
+    assert not different, (
+        f"{name}\n{different}\nmeant? IOGAUGE_GOLDEN=update records them anew"
+    )
     assert len({case.key for case in dry_run(name)}) == len(dry_run(name))
     assert recorded.keys() == DRY_RUNS.keys()
 
@@ -67,8 +71,20 @@ def test_every_check_is_there_and_no_two_do_the_same(cases, site):
         for file in (ROOT / "checks").glob("*.py")
         for name in re.findall(r"simple_test.*\nclass (\w+)", file.read_text())
     }
-    striped = {"ServerScaling", "StripeCount", "StripeSize", "TargetNeedle", "MdtNeedle"}
-    striped |= {"StripeHints", "ServerScalingCurve", "StripeSpeedup", "MdtestOnMdts", "MdtestDom"}
+    striped = {
+        "ServerScaling",
+        "StripeCount",
+        "StripeSize",
+        "TargetNeedle",
+        "MdtNeedle",
+    }
+    striped |= {
+        "StripeHints",
+        "ServerScalingCurve",
+        "StripeSpeedup",
+        "MdtestOnMdts",
+        "MdtestDom",
+    }
     several = {"NodeNeedle", "NetworkCeiling", "Io500", "Io500Short", "MdLatency"}
     several |= {"InterferenceApart", "ColdWalk"}
     # Their sites are published ones, whose scripts are recorded as well.
@@ -81,7 +97,9 @@ def test_every_check_is_there_and_no_two_do_the_same(cases, site):
     # What is derived does nothing.
     for case in cases:
         if case.check not in SWEEPS and case.phases:
-            assert case.does not in seen, f"{case.name} does what {seen[case.does]} does"
+            assert case.does not in seen, (
+                f"{case.name} does what {seen[case.does]} does"
+            )
             seen[case.does] = case.name
 
 
@@ -162,7 +180,9 @@ def words_of(command):
     text = text.replace("${IOG_VERIFY[@]}", "")
     text = re.sub(r"(-o|summaryFile=|DetailsCSV=)( ?)\S+", r"\1\2FILE", text)
     # A value belongs to its option: "-b 8g" and "-b=8g" are one word here.
-    text = re.sub(r" (-[a-zA-Z]|-np|--\S+?)[ =](?=[^-\s])", r" \1=", text.replace("\n", " "))
+    text = re.sub(
+        r" (-[a-zA-Z]|-np|--\S+?)[ =](?=[^-\s])", r" \1=", text.replace("\n", " ")
+    )
     return Counter(text.split())
 
 

@@ -57,7 +57,9 @@ def test_history_shows_the_newest_first_and_what_is_asked_for(rig):
         run = rig.iogauge("history", "--json", *options)
         assert (run.rc, len(run.out.splitlines())) == (0, count), run.out
     slip = rig.iogauge("history", "--system", "elsewhere")
-    assert slip.rc == 2 and "no site 'elsewhere'; known: rig" in flat(slip.out), slip.out
+    assert slip.rc == 2 and "no site 'elsewhere'; known: rig" in flat(slip.out), (
+        slip.out
+    )
 
 
 def test_a_line_that_is_no_record_may_have_been_a_failure(rig):
@@ -101,7 +103,11 @@ def test_trend_finds_the_slowdown_by_name_and_its_end(rig):
         )
 
     begin = 0
-    for end, state in ((HEALTHY, "steady"), (HEALTHY + SLOW, "alarm"), (len(names), "recovered")):
+    for end, state in (
+        (HEALTHY, "steady"),
+        (HEALTHY + SLOW, "alarm"),
+        (len(names), "recovered"),
+    ):
         for name in names[begin:end]:
             (folder / f"{name}.jsonl").write_text("\n".join(found[name]) + "\n")
         begin = end
@@ -114,7 +120,9 @@ def test_trend_finds_the_slowdown_by_name_and_its_end(rig):
             if state == "alarm":
                 change = row["change"]
                 assert abs(names.index(change["session"]) - HEALTHY) <= 2, row
-                lost = median(names[HEALTHY:end], row) / median(names[:HEALTHY], row) - 1
+                lost = (
+                    median(names[HEALTHY:end], row) / median(names[:HEALTHY], row) - 1
+                )
                 assert change["share"] == pytest.approx(lost, abs=0.03), row
 
 
@@ -135,13 +143,18 @@ def test_a_month_of_runs_becomes_a_reference_that_the_next_run_is_judged_by(rig)
     for day, factor in enumerate(CALM):
         record = json.loads(json.dumps(real))
         when = START + timedelta(days=day)
-        record |= {"session": f"{when:%Y%m%d}-test-1", "time": f"{when:%Y-%m-%dT%H:%M:%SZ}"}
+        record |= {
+            "session": f"{when:%Y%m%d}-test-1",
+            "time": f"{when:%Y-%m-%dT%H:%M:%SZ}",
+        }
         for metric in record["metrics"]:
             metric["samples"] = [sample * factor for sample in metric["samples"]]
             metric["median"] *= factor
         append(rig.home / "history" / "rig" / f"{record['session']}.jsonl", record)
     shown = rig.iogauge("calibrate")
-    assert shown.rc == 0 and re.search(r"^\+  rig:default:$", shown.out, re.M), shown.out
+    assert shown.rc == 0 and re.search(r"^\+  rig:default:$", shown.out, re.M), (
+        shown.out
+    )
     assert (rig.site / "references.yaml").read_text() == "# made by hand\n"
     written = rig.iogauge("calibrate", "--system", "rig", "-n", "RandomRead", "--write")
     assert written.rc == 0, written.out
@@ -196,7 +209,9 @@ def verdicts(rig):
 def test_a_case_that_cannot_be_recorded_does_not_pass(rig, place):
     rig.program("fio", FILL.format(place=place))
     found = again(rig)
-    found.never_passed("a record was not written: No space left on device", re.escape(str(place)))
+    found.never_passed(
+        "a record was not written: No space left on device", re.escape(str(place))
+    )
     # With room again, everything that was recorded is there, and new cases join it.
     (place / "filler").unlink()
     (rig.bin / "fio").unlink()
@@ -212,8 +227,24 @@ def test_a_case_that_cannot_be_recorded_does_not_pass(rig, place):
 
 
 #: Bandwidth in MiB/s by tasks on each of four nodes: the plateau that RedLine published for four servers.
-WRITES = {1: 806.25, 2: 1612.5, 4: 3225.0, 8: 6450.0, 16: 12900.0, 24: 12850.0, 32: 12800.0}
-READS = {1: 781.25, 2: 1562.5, 4: 3125.0, 8: 6250.0, 16: 12500.0, 24: 12400.0, 32: 12450.0}
+WRITES = {
+    1: 806.25,
+    2: 1612.5,
+    4: 3225.0,
+    8: 6450.0,
+    16: 12900.0,
+    24: 12850.0,
+    32: 12800.0,
+}
+READS = {
+    1: 781.25,
+    2: 1562.5,
+    4: 3125.0,
+    8: 6250.0,
+    16: 12500.0,
+    24: 12400.0,
+    32: 12450.0,
+}
 CURVE = {
     "write_plateau": [12900, -0.05, None, "MiB/s"],
     "read_plateau": [12500, -0.05, None, "MiB/s"],
@@ -281,11 +312,21 @@ def derive(swept, *arguments, gate=False):
     process = swept.start(words, IOGAUGE_SESSION="now", **extra)
     out, _ = process.communicate(timeout=600)
     file = swept.home / "history" / "rig" / "now.jsonl"
-    found = [r for r in journal.read(file) if isinstance(r, dict)] if file.exists() else []
+    found = (
+        [r for r in journal.read(file) if isinstance(r, dict)] if file.exists() else []
+    )
     file.unlink(missing_ok=True)
-    reports = sorted((swept.home / "reports").glob("*.json"), key=lambda f: f.stat().st_mtime_ns)
+    reports = sorted(
+        (swept.home / "reports").glob("*.json"), key=lambda f: f.stat().st_mtime_ns
+    )
     report = json.loads(reports[-1].read_text()) if reports else None
-    return Run(process.returncode, re.sub(r"\x1b\[[0-9;]*m", "", out), found, report, swept.stage)
+    return Run(
+        process.returncode,
+        re.sub(r"\x1b\[[0-9;]*m", "", out),
+        found,
+        report,
+        swept.stage,
+    )
 
 
 def medians_of(one):
@@ -338,7 +379,9 @@ def test_what_does_not_hold_beyond_saturation_fails_by_name(swept):
     run = derive(swept)
     run.never_passed(r"write_hold=0\.94", "expected 0.95")
     assert run.record["verdict"] == "FAIL"
-    assert [m["name"] for m in run.record["metrics"] if m["verdict"] == "FAIL"] == ["write_hold"]
+    assert [m["name"] for m in run.record["metrics"] if m["verdict"] == "FAIL"] == [
+        "write_hold"
+    ]
 
 
 def test_before_anything_was_measured_it_names_what_to_run(swept):
@@ -346,7 +389,10 @@ def test_before_anything_was_measured_it_names_what_to_run(swept):
     run.shows_no_pass()
     assert (run.rc, run.record["metrics"]) == (0, []), run.out
     assert run.record["verdict"] == "UNREFERENCED"
-    for text in ("tasks=1 (not measured)", "Run first: reframe -c checks/ -r -n '^TaskScaling"):
+    for text in (
+        "tasks=1 (not measured)",
+        "Run first: reframe -c checks/ -r -n '^TaskScaling",
+    ):
         assert text in run.out
     assert derive(swept, gate=True).rc == 1
 
@@ -376,7 +422,9 @@ def first(text):
         ("", lambda text: text + first(text), "recorded twice"),
         (
             "",
-            lambda text: re.sub(rb'"verdict":"\w+"', b'"verdict":"PASS"', text, count=1),
+            lambda text: re.sub(
+                rb'"verdict":"\w+"', b'"verdict":"PASS"', text, count=1
+            ),
             "recorded as PASS, ended with (SKIP|FAIL)",
         ),
         ("", lambda text: text[:-10], "damaged"),

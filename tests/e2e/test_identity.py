@@ -48,7 +48,9 @@ class Disks:
         image = str(self.folder / f"{name}.img")
         # Hosts of other tests, made meanwhile, keep copies of the mount until they end.
         for _ in range(150):
-            done = subprocess.run([*words, self.device, image], check=False, capture_output=True)
+            done = subprocess.run(
+                [*words, self.device, image], check=False, capture_output=True
+            )
             if done.returncode == 0:
                 break
             time.sleep(0.2)
@@ -108,7 +110,9 @@ def test_a_declared_uuid_is_demanded_before_a_byte(make_rig, disks):
     assert rig.run(*RANDOM_READ).record["verdict"] == "UNREFERENCED"
     assert f"UUID {a} (target.uuid)" in rig.iogauge("check", "--all").out
     b = disks.insert("b")
-    refused_before_a_byte(rig.run(*RANDOM_READ), disks.target, f"sees UUID {b}", f"with UUID {a}")
+    refused_before_a_byte(
+        rig.run(*RANDOM_READ), disks.target, f"sees UUID {b}", f"with UUID {a}"
+    )
     planned = rig.iogauge("run", "--dry-run", *RANDOM_READ)
     assert planned.rc == 1
     assert re.search(rf"refused.*{b}", " ".join(planned.out.split()))
@@ -131,7 +135,9 @@ def test_a_target_that_is_exchanged_in_the_last_phase_is_seen(make_rig, disks):
 
 
 @pytest.mark.needs_ior
-def test_a_node_with_another_file_system_in_place_refuses_before_a_byte(make_rig, disks, storage):
+def test_a_node_with_another_file_system_in_place_refuses_before_a_byte(
+    make_rig, disks, storage
+):
     reason = support.why_not()
     if reason is not None:
         pytest.skip(reason)
@@ -141,11 +147,15 @@ def test_a_node_with_another_file_system_in_place_refuses_before_a_byte(make_rig
         stack.enter_context(mounted(other, "ext4", 64 << 20, disks.folder / "c.img"))
         cluster = stack.enter_context(Hosts(2, storage, disks.point, other))
         b = look(str(other)).uuid
-        rig = make_rig(target=disks.target, tools=("ior", "mdtest"), declared={"source": None})
+        rig = make_rig(
+            target=disks.target, tools=("ior", "mdtest"), declared={"source": None}
+        )
         rig.declare(scale={"nodes": 2, "tasks_per_node": 1}, hosts=cluster.names)
         healthy = run_on(cluster, rig, "-n", "^MdtestEasy")
         (record, *_) = healthy.records
-        said = {f["guard"]: f["outcome"] for f in record["findings"] if f["metric"] is None}
+        said = {
+            f["guard"]: f["outcome"] for f in record["findings"] if f["metric"] is None
+        }
         # The site declares neither source nor UUID.
         assert said["G9"] == "warn", healthy.out
         assert record["fingerprint"]["fs.uuid"] == a
@@ -153,7 +163,9 @@ def test_a_node_with_another_file_system_in_place_refuses_before_a_byte(make_rig
         words = ["mount", "--bind", str(other), str(disks.point)]
         assert cluster.run("n2", words).returncode == 0
         run = run_on(cluster, rig, "-n", "^MdtestEasy")
-        run.never_passed(f"n2 sees UUID {b}", f"n1 sees UUID {a}", "before a byte was written")
+        run.never_passed(
+            f"n2 sees UUID {b}", f"n1 sees UUID {a}", "before a byte was written"
+        )
         assert run.record["verdict"] == "INVALID"
         assert cluster.run("n2", ["umount", str(disks.point)]).returncode == 0
 
@@ -176,7 +188,9 @@ def half_in_memory(devices):
         devices.loop(devices.image("image", 600)),
         devices.loop(Devices(memory, devices.leaving).image("image", 600)),
     ]
-    return devices.made("btrfs", loops[0], "rw", "-d", "raid0", "-m", "raid1", str(loops[1]))
+    return devices.made(
+        "btrfs", loops[0], "rw", "-d", "raid0", "-m", "raid1", str(loops[1])
+    )
 
 
 def over_a_block_device(devices):
@@ -196,7 +210,9 @@ def bound(devices):
 
 def rig_on(make_rig, point, **limits):
     (point / permission.MARKER).touch()
-    rig = make_rig(target=point, limits={"case_files": 10_000, "case_bytes": "64 MiB", **limits})
+    rig = make_rig(
+        target=point, limits={"case_files": 10_000, "case_bytes": "64 MiB", **limits}
+    )
     rig.write_references(GENEROUS)
     return rig
 
@@ -209,7 +225,9 @@ def rig_on(make_rig, point, **limits):
         (encrypted, r"honour \(ext4 encrypts what lies here"),
         (zram, r"memory, not storage \(zram0, compressed memory\)"),
         pytest.param(
-            half_in_memory, r"memory, not storage \(loop\d+ on tmpfs", marks=pytest.mark.nightly
+            half_in_memory,
+            r"memory, not storage \(loop\d+ on tmpfs",
+            marks=pytest.mark.nightly,
         ),
     ],
 )
@@ -262,7 +280,9 @@ def test_memory_that_is_declared_too_small_proves_nothing(make_rig, devices):
         r"G1 client cache: .* against M = \d+ GiB, as a node says \(node.memory: 12 MiB\)"
     )
     (node,) = [
-        f for f in run.record["findings"] if f["guard"] == "G15" and "node.memory" in f["demands"]
+        f
+        for f in run.record["findings"]
+        if f["guard"] == "G15" and "node.memory" in f["demands"]
     ]
     assert node["outcome"] == "warn" and "node.memory is 12 MiB" in node["saw"]
     assert "node: {memory: " in node["remedy"]
@@ -281,13 +301,17 @@ def test_cores_that_are_not_there_are_refused_before_the_launch(make_rig):
     saw = f"{cores + 1} task(s) on {cores} physical core(s), node.cores is {2 * cores}"
     run = rig.run(*DIRECT)
     assert run.record["verdict"] == "INVALID", run.out
-    assert f"refused before a byte was written: G15 cores: {saw}" in run.record["reason"]
+    assert (
+        f"refused before a byte was written: G15 cores: {saw}" in run.record["reason"]
+    )
     assert f"node: {{cores: {cores}}}" in run.record["reason"]
     rig.assert_clean()
     doctor = rig.iogauge("check", IOGAUGE_TARGET=str(rig.target))
     text = " ".join(doctor.out.split())
     assert doctor.rc == 1, doctor.out
-    assert re.search(rf"to do \d site rig, partition default: G15 cores: {re.escape(saw)}", text)
+    assert re.search(
+        rf"to do \d site rig, partition default: G15 cores: {re.escape(saw)}", text
+    )
     assert f"-> Write into the partition's extras: node: {{cores: {cores}}}" in text
 
 
@@ -296,7 +320,9 @@ def test_cores_that_are_not_there_are_refused_before_the_launch(make_rig):
 
 @pytest.mark.needs_ior
 @pytest.mark.skipif(os.getuid() != 0, reason="needs root")
-def test_a_setting_that_the_site_demands_is_asked_for_before_anything_is_written(make_rig):
+def test_a_setting_that_the_site_demands_is_asked_for_before_anything_is_written(
+    make_rig,
+):
     rig = make_rig(tools=("ior",), tasks=1)
 
     def expecting(**expect):
@@ -330,7 +356,9 @@ def test_a_prepare_command_that_fails_ends_the_job(make_rig):
     with rig.configured() as (_, environment):
         environment["prepare_cmds"] = ["true", ". '/none/it is.sh'"]
     run = rig.run(*FIO_128)
-    run.never_passed("ERROR: .*the prepare command of tools failed: [.] '/none/it is[.]sh'")
+    run.never_passed(
+        "ERROR: .*the prepare command of tools failed: [.] '/none/it is[.]sh'"
+    )
     with rig.configured() as (_, environment):
         environment["prepare_cmds"] = ["true", ". '/none/it is.sh' || true"]
     assert rig.run(*FIO_128).records[-1]["verdict"] == "UNREFERENCED"
@@ -338,7 +366,9 @@ def test_a_prepare_command_that_fails_ends_the_job(make_rig):
 
 @pytest.mark.needs_ior
 @pytest.mark.skipif(os.getuid() != 0, reason="needs root")
-@pytest.mark.skipif(shutil.which("modulecmd") is None, reason="no Environment Modules on PATH")
+@pytest.mark.skipif(
+    shutil.which("modulecmd") is None, reason="no Environment Modules on PATH"
+)
 def test_a_module_that_the_job_has_not_loaded(make_rig, tmp_path):
     """A node may lack what the node of ReFrame has: there the shell's function "module" loads nothing."""
     files = tmp_path / "modules"

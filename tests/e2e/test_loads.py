@@ -36,7 +36,10 @@ def found(record):
 def models(make_module_rig):
     rig = make_module_rig(tools=("ior",), tasks=2)
     rig.declare(
-        checkpoints={"small": checkpoint(), "slow": checkpoint(save="1 ms", restart="60 s")}
+        checkpoints={
+            "small": checkpoint(),
+            "slow": checkpoint(save="1 ms", restart="60 s"),
+        }
     )
     return rig
 
@@ -91,7 +94,9 @@ def test_the_whole_state_is_saved_and_read_cold(saved):
         )
         shared = record["parameters"]["files"] == "shared"
         assert all(
-            (" -F " in command) != shared for command in record["commands"] if "ior" in command
+            (" -F " in command) != shared
+            for command in record["commands"]
+            if "ior" in command
         )
 
 
@@ -114,7 +119,10 @@ def trainer(make_module_rig):
 @pytest.fixture(scope="module")
 def trained(trainer):
     done = trainer.run(
-        "-n", "^Training(Files|Samples%sample=32KiB)$", "--exec-policy=serial", "--keep-stage-files"
+        "-n",
+        "^Training(Files|Samples%sample=32KiB)$",
+        "--exec-policy=serial",
+        "--keep-stage-files",
     )
     trainer.assert_clean()
     return done
@@ -122,7 +130,9 @@ def trained(trainer):
 
 def said(record):
     """Guard, outcome and observation of each finding, a line each."""
-    return "\n".join(f"{f['guard']} {f['outcome']} {f['saw']}" for f in record["findings"])
+    return "\n".join(
+        f"{f['guard']} {f['outcome']} {f['saw']}" for f in record["findings"]
+    )
 
 
 @pytest.mark.needs_ior
@@ -141,7 +151,9 @@ def test_all_processes_read_samples_of_all_large_files(trained):
     output = json.loads(trained.file("fio-randread.1.json").read_text())
     # Both processes read, each from all files: fio has no count by file, so the job file tells.
     job = trained.file("randread.fio").read_text().split()
-    assert {"numjobs=2", "nrfiles=8", "file_service_type=random", "direct=1"} <= set(job)
+    assert {"numjobs=2", "nrfiles=8", "file_service_type=random", "direct=1"} <= set(
+        job
+    )
     assert output["jobs"][0]["read"]["total_ios"] > 0
 
 
@@ -175,7 +187,9 @@ def fillable(filled, fill_bytes="900 MiB"):
 def filled(make_module_rig, module_devices):
     """A site on a file system of 1 GiB of its own."""
     target = module_devices.formatted("ext4") / "target"
-    return make_module_rig(tools=("fio",), tasks=1, target=target, limits={"case_bytes": "32 MiB"})
+    return make_module_rig(
+        tools=("fio",), tasks=1, target=target, limits={"case_bytes": "32 MiB"}
+    )
 
 
 def fill_of(path):
@@ -199,10 +213,18 @@ def test_the_target_is_as_full_as_declared_while_it_is_measured(filled):
     assert fill_of(filled.target) == pytest.approx(before, abs=0.002)
     assert done.record["verdict"] == "UNREFERENCED", done.record["reason"]
     # The case has 32 MiB of 1 GiB, and df rounds up.
-    asked, *full = [int(word.rstrip("%")) for word in (filled.base / "df").read_text().split()]
+    asked, *full = [
+        int(word.rstrip("%")) for word in (filled.base / "df").read_text().split()
+    ]
     # The first question is for fio's version.
-    assert asked < LEVEL and full and all(LEVEL - 1 <= share <= LEVEL + 5 for share in full), full
-    (said,) = {f["saw"] for f in done.record["findings"] if "full, within" in f["demands"]}
+    assert (
+        asked < LEVEL
+        and full
+        and all(LEVEL - 1 <= share <= LEVEL + 5 for share in full)
+    ), full
+    (said,) = {
+        f["saw"] for f in done.record["findings"] if "full, within" in f["demands"]
+    }
     assert re.match(r"80\.\d% full, \d+ MiB of it in files of this case", said), said
 
 
@@ -217,7 +239,9 @@ def test_the_target_is_as_full_as_declared_while_it_is_measured(filled):
 def test_nothing_is_filled_without_permission(filled, fill_bytes, cause):
     fillable(filled, fill_bytes)
     before = fill_of(filled.target)
-    filled.program("fio", f'[ "$1" = --version ] || touch {filled.base}/ran\nexec "$real" "$@"')
+    filled.program(
+        "fio", f'[ "$1" = --version ] || touch {filled.base}/ran\nexec "$real" "$@"'
+    )
     done = filled.run("-n", f"^FillLevel%fill={LEVEL}")
     (filled.bin / "fio").unlink()
     done.never_passed(cause)
@@ -231,7 +255,8 @@ def test_nothing_is_filled_without_permission(filled, fill_bytes, cause):
 def test_what_fills_the_target_goes_after_a_kill(filled):
     fillable(filled)
     filled.program(
-        "fio", f'[ "$1" != --version ] || exec "$real" "$@"\ntouch {filled.base}/holds\nsleep 300'
+        "fio",
+        f'[ "$1" != --version ] || exec "$real" "$@"\ntouch {filled.base}/holds\nsleep 300',
     )
     process = filled.start(command("-n", f"^FillLevel%fill={LEVEL}"))
     wait_for((filled.base / "holds").exists, 60, "fio to start on a full target")
@@ -240,7 +265,9 @@ def test_what_fills_the_target_goes_after_a_kill(filled):
     filled.kill(process.pid)
     process.communicate(timeout=600)
     (filled.bin / "fio").unlink()
-    left = sum(path.stat().st_blocks * 512 for path in filled.leftovers() if path.is_file())
+    left = sum(
+        path.stat().st_blocks * 512 for path in filled.leftovers() if path.is_file()
+    )
     assert left > 600 * MIB
     assert filled.iogauge("clean").rc == 0
     filled.assert_clean()
@@ -263,13 +290,17 @@ def medians(record):
 
 def of_disturber(record):
     """What was found about the load beside the measured one."""
-    return [finding for finding in record["findings"] if "disturber" in finding["demands"]]
+    return [
+        finding for finding in record["findings"] if "disturber" in finding["demands"]
+    ]
 
 
 @pytest.mark.needs_loop
 def test_each_load_is_measured_alone_and_beside_the_other(quiet):
     done = quiet.run_until(
-        lambda run: all(f["outcome"] == "ok" for one in run.records for f in of_disturber(one)),
+        lambda run: all(
+            f["outcome"] == "ok" for one in run.records for f in of_disturber(one)
+        ),
         "-n",
         "^Interference",
         "--exec-policy=serial",
@@ -282,16 +313,25 @@ def test_each_load_is_measured_alone_and_beside_the_other(quiet):
         # The stream before and after it may differ by more than 100 % if the machine is busy.
         assert one["verdict"] in ("UNREFERENCED", "UNSTABLE"), one["reason"]
         values = medians(one)
-        for name in ["write_bw"] if kind == "stream" else ["create_warm_p50", "create_warm_p99"]:
+        for name in (
+            ["write_bw"] if kind == "stream" else ["create_warm_p50", "create_warm_p99"]
+        ):
             alone, disturbed, again, ratio = (
-                values[f"{name}_{end}"] for end in ("alone", "disturbed", "again", "ratio")
+                values[f"{name}_{end}"]
+                for end in ("alone", "disturbed", "again", "ratio")
             )
             assert ratio == pytest.approx(2 * disturbed / (alone + again))
         own = of_disturber(one)
         assert {f["outcome"] for f in own} == {"ok"}
         assert all("_disturbed" in f["metric"] or "_ratio" in f["metric"] for f in own)
-        seen = [f for f in one["findings"] if "the kernel counts what the tool" in f["demands"]]
-        assert any("_disturbed" in f["metric"] for f in seen), "nobody counted the stream's bytes"
+        seen = [
+            f
+            for f in one["findings"]
+            if "the kernel counts what the tool" in f["demands"]
+        ]
+        assert any("_disturbed" in f["metric"] for f in seen), (
+            "nobody counted the stream's bytes"
+        )
 
 
 # --- a burst that ends ----------------------------------------------------------------------------
@@ -333,7 +373,9 @@ def test_a_burst_that_ends_is_found(make_rig, devices):
     assert found["write_best_minute"] == pytest.approx(BURST, rel=0.3)
     assert 0 < found["write_worst_minute"] < 1.15 * REST
     (steadiness,) = {f["saw"] for f in record["findings"] if "level" in f["demands"]}
-    words = re.match(r"from ([\d.]+) MiB/s to ([\d.]+) MiB/s after ([\d.]+) s", steadiness)
+    words = re.match(
+        r"from ([\d.]+) MiB/s to ([\d.]+) MiB/s after ([\d.]+) s", steadiness
+    )
     assert words, steadiness
     assert [float(word) for word in words.groups()] == pytest.approx(
         [BURST, REST, SECONDS / 2], rel=0.2
@@ -370,12 +412,17 @@ def measured(deep):
 
 
 def test_reads_and_writes_at_each_depth_have_operations_and_percentiles(measured):
-    found = {(r["parameters"]["access"], r["parameters"]["depth"]): r for r in measured.records}
+    found = {
+        (r["parameters"]["access"], r["parameters"]["depth"]): r
+        for r in measured.records
+    }
     assert set(found) == {(way, depth) for way in ("read", "write") for depth in DEPTHS}
     for (way, depth), one in found.items():
         assert one["verdict"] in VALID, one["reason"]
         values = medians(one)
-        assert list(values) == [f"{way}_{name}" for name in ("iops", "p50", "p99", "p999")]
+        assert list(values) == [
+            f"{way}_{name}" for name in ("iops", "p50", "p99", "p999")
+        ]
         assert 0 < values[f"{way}_p50"] <= values[f"{way}_p99"] <= values[f"{way}_p999"]
         # No more than the depth is in flight: half of the requests take the median or longer.
         assert values[f"{way}_iops"] * values[f"{way}_p50"] / 1e6 / 2 <= depth
@@ -388,31 +435,47 @@ def test_reads_and_writes_at_each_depth_have_operations_and_percentiles(measured
 
 def test_a_shared_file_through_the_page_cache(make_rig):
     rig = make_rig(tools=("fio",), tasks=2, limits={"case_bytes": "128 MiB"})
-    run = rig.run("-n", "FioSequential %files=shared %cache=buffered %block=1MiB".replace(" ", ""))
+    run = rig.run(
+        "-n", "FioSequential %files=shared %cache=buffered %block=1MiB".replace(" ", "")
+    )
     record = run.record
-    assert [metric["name"] for metric in record["metrics"]] == ["write_bw", "read_bw"], run.out
+    assert [metric["name"] for metric in record["metrics"]] == [
+        "write_bw",
+        "read_bw",
+    ], run.out
     assert record["verdict"] == "UNREFERENCED", record["reason"]
     assert all(metric["median"] > 0 for metric in record["metrics"])
     said = {
-        (f["metric"], f["guard"], f["outcome"], f["saw"].split(" (")[0]) for f in record["findings"]
+        (f["metric"], f["guard"], f["outcome"], f["saw"].split(" (")[0])
+        for f in record["findings"]
     }
     assert (None, "G8", "ok", "fio checked its data in the warm-up") in said
     times = record["repetitions"]
-    assert ("read_bw", "G1", "ok", f"page cache emptied and proven empty {times} times") in said
+    assert (
+        "read_bw",
+        "G1",
+        "ok",
+        f"page cache emptied and proven empty {times} times",
+    ) in said
     assert any(f[:3] == ("write_bw", "G2", "ok") for f in said)
     # No reference, and yet a line for each metric in ReFrame's performance log.
     (log,) = (rig.home / "perflogs").rglob("*.log")
     heading, *lines = [line.split("|") for line in log.read_text().splitlines()]
     logged = [dict(zip(heading, line, strict=True)) for line in lines]
-    assert [(one["perf_var"], one["verdict"], float(one["perf_value"])) for one in logged] == [
+    assert [
+        (one["perf_var"], one["verdict"], float(one["perf_value"])) for one in logged
+    ] == [
         (metric["name"], record["verdict"], float(f"{metric['median']:.6g}"))
         for metric in record["metrics"]
     ]
     jobs = {name: (run.file(f"{name}.fio")).read_text() for name in ("write", "read")}
     for way, text in jobs.items():
-        assert {"filename=shared", "filesize=128m", "size=64m", "offset_increment=64m"} <= set(
-            text.split()
-        ), text
+        assert {
+            "filename=shared",
+            "filesize=128m",
+            "size=64m",
+            "offset_increment=64m",
+        } <= set(text.split()), text
         assert ("end_fsync=1" in text) == (way == "write")
 
 
@@ -421,13 +484,17 @@ def test_a_shared_file_through_the_page_cache(make_rig):
 
 @pytest.fixture(scope="module")
 def mixing(make_module_rig):
-    return make_module_rig(tools=("fio",), limits={"phase_seconds": "1 s", "case_bytes": "96 MiB"})
+    return make_module_rig(
+        tools=("fio",), limits={"phase_seconds": "1 s", "case_bytes": "96 MiB"}
+    )
 
 
 @pytest.fixture(scope="module")
 def mixed(mixing):
     points = "" if FULL else "order=(random%cache=direct|sequential%cache=buffered)"
-    done = mixing.run("-n", f"^Mixed%{points}", "--exec-policy=serial", "--keep-stage-files")
+    done = mixing.run(
+        "-n", f"^Mixed%{points}", "--exec-policy=serial", "--keep-stage-files"
+    )
     mixing.assert_clean()
     return done
 
@@ -442,11 +509,19 @@ def test_both_ways_are_measured_and_the_reads_alone(mixed):
         tails = ["p50", "p99"] + ["p999"] * (record["parameters"]["order"] == "random")
         compared = ["read_iops", *(f"read_{tail}" for tail in tails)]
         ratios = [f"{name}_ratio" for name in compared]
-        assert list(metrics) == ["read_bw", "write_bw", "write_iops", *compared, *ratios]
+        assert list(metrics) == [
+            "read_bw",
+            "write_bw",
+            "write_iops",
+            *compared,
+            *ratios,
+        ]
         # A disk that others use does few operations in a second.
         assert 0.15 < metrics["write_iops"] / metrics["read_iops"] < 1
         assert metrics["read_p99"] >= metrics["read_p50"] > 0
-        confirmed = {f["metric"] for f in record["findings"] if "or more in each" in f["saw"]}
+        confirmed = {
+            f["metric"] for f in record["findings"] if "or more in each" in f["saw"]
+        }
         assert {"read_bw", "write_bw", "read_iops", "write_iops"} <= confirmed
         assert "G8 ok fio checked its data in the warm-up" in said(record)
 
@@ -454,7 +529,9 @@ def test_both_ways_are_measured_and_the_reads_alone(mixed):
 def test_a_run_says_the_share_of_reads(mixing):
     mixing.declare(sweeps={"read_shares": [30]})
     mixing.write_references({"Mixed": {"read_p50": [1e9, None, 0.0, "us"]}})
-    done = mixing.run("-n", "^Mixed%order=(random%cache=direct|sequential%cache=buffered)")
+    done = mixing.run(
+        "-n", "^Mixed%order=(random%cache=direct|sequential%cache=buffered)"
+    )
     mixing.write_settings()
     mixing.write_references(None)
     by_cache = {record["parameters"]["cache"]: record for record in done.records}
@@ -472,8 +549,12 @@ def test_elbencho_mixes_what_was_asked_or_is_refused(make_rig):
     metrics = {name: metric["median"] for name, metric in found(record).items()}
     ways = ("read_bw", "write_bw", "write_iops", "read_iops")
     assert list(metrics) == [*ways, "read_iops_ratio"]
-    assert metrics["write_iops"] / metrics["read_iops"] == pytest.approx(3 / 7, rel=0.01)
-    confirmed = {f["metric"] for f in record["findings"] if "or more in each" in f["saw"]}
+    assert metrics["write_iops"] / metrics["read_iops"] == pytest.approx(
+        3 / 7, rel=0.01
+    )
+    confirmed = {
+        f["metric"] for f in record["findings"] if "or more in each" in f["saw"]
+    }
     assert confirmed >= {*ways}
     assert "G8 ok elbencho checked its data in the warm-up" in said(record)
     rig.program("elbencho", 'exec "$real" "${@/#70/50}"')
@@ -503,7 +584,12 @@ def test_an_untrue_report_of_reads_is_refused(mixing):
 # --- a weather model's output by WRF-IO  ----------------------------------------------------------
 
 
-HEADER = Path(shutil.which("wrf_io") or "/").parent.parent / "share" / "wrf-io" / "wrf_header.txt"
+HEADER = (
+    Path(shutil.which("wrf_io") or "/").parent.parent
+    / "share"
+    / "wrf-io"
+    / "wrf_header.txt"
+)
 needs_wrf_io = pytest.mark.skipif(
     not HEADER.exists(),
     reason="no wrf_io with its header on PATH (docs/checks.md says how to build it)",
@@ -547,7 +633,10 @@ def test_an_output_is_timed_from_open_to_sync(model):
             """sed 's/202$/201/; s/wrfout.1/wrfout.0/'""",
             "G22 [a-z ]+: .* it says .*wrfout.0.nc.* instead of",
         ),
-        ("""sed '/Write bandwidth/d'""", "'Write bandwidth' is 'missing': the report is damaged"),
+        (
+            """sed '/Write bandwidth/d'""",
+            "'Write bandwidth' is 'missing': the report is damaged",
+        ),
         (
             "cat >/dev/null; echo 'Error in cdl_hdr_open: fail to open file'",
             "0 reports, expected 1",

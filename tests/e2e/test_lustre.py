@@ -76,7 +76,9 @@ def client(make_rig, storage):
 def counting(rig, knobs, log):
     """A function that tells which programs of Lustre were started."""
     for name in ("lfs", "lctl"):
-        rig.program(name, f'echo "{name}${{1:+ $1}}" >>{log}\nexec {STAND_INS}/{name} "$@"')
+        rig.program(
+            name, f'echo "{name}${{1:+ $1}}" >>{log}\nexec {STAND_INS}/{name} "$@"'
+        )
     knobs["PATH"] = f"{rig.bin}:{knobs['PATH']}"
     return lambda: sorted(log.read_text().splitlines())
 
@@ -125,4 +127,6 @@ def test_a_reader_between_eviction_and_read_is_found(client):
     )
     done = rig.run("-n", PER_PROCESS.format("buffered"), **knobs)
     assert done.record["verdict"] == "INVALID", done.out
-    assert "bytes were fetched from storage" in done.record["reason"], done.record["reason"]
+    assert "bytes were fetched from storage" in done.record["reason"], done.record[
+        "reason"
+    ]

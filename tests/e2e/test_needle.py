@@ -83,17 +83,24 @@ def of(done, metric):
 
 def test_a_slow_target_is_named(rig):
     """The site's limit stands in for a reference of the slowest."""
-    rig.write_references({"TargetNeedle": {n: m for n, m in REFERENCES.items() if "median" in n}})
+    rig.write_references(
+        {"TargetNeedle": {n: m for n, m in REFERENCES.items() if "median" in n}}
+    )
     rig.program("fio", SLOW_TARGET)
     done = run(rig)
     done.never_passed("FAIL|reference")
     assert done.record["verdict"] == "FAIL"
     slowest = of(done, "write_slowest")
-    assert (slowest["verdict"], slowest["reference"]["source"]) == ("FAIL", "limits.max_deviation")
+    assert (slowest["verdict"], slowest["reference"]["source"]) == (
+        "FAIL",
+        "limits.max_deviation",
+    )
     assert slowest["reference"]["lower"] == -0.5
     reason = slowest["reason"]
     # The disk's share of a transfer is the machine's; the program itself makes this target ten times slower.
-    assert re.search(r"ost0002: .* MiB/s, \d\d?% of the others beside it", reason), reason
+    assert re.search(r"ost0002: .* MiB/s, \d\d?% of the others beside it", reason), (
+        reason
+    )
     assert "measured again 9 times" in reason
     rounds = of(done, "write_median")["rounds"]
     assert [len(one) for one in rounds] == [4] * 3 + [3] * 9
@@ -101,7 +108,9 @@ def test_a_slow_target_is_named(rig):
     # The reads are those of alike targets.
     for healthy in ("write_median", "read_median", "read_slowest"):
         assert of(done, healthy)["verdict"] == "PASS", done.out
-    said = {f["guard"]: f["outcome"] for f in done.record["findings"] if f["metric"] is None}
+    said = {
+        f["guard"]: f["outcome"] for f in done.record["findings"] if f["metric"] is None
+    }
     assert said["G10"] == said["G11"] == said["G12"] == "ok"
     rig.assert_clean()
 
@@ -119,5 +128,8 @@ def test_a_slow_server_is_named_by_its_address(rig):
 
 def test_a_target_that_fails(rig):
     """One of four cannot be written to."""
-    rig.program("fio", 'case ${@: -1} in write.fio) rm -r "$IOG_DIR/ost0003" ;; esac\n' + HEALTHY)
+    rig.program(
+        "fio",
+        'case ${@: -1} in write.fio) rm -r "$IOG_DIR/ost0003" ;; esac\n' + HEALTHY,
+    )
     run(rig).never_passed("ost0003")

@@ -75,7 +75,9 @@ def test_what_a_run_sets_otherwise_is_compared_with_nothing(fio_rig):
 
 def test_a_gate_does_not_try_until_it_passes(fio_rig):
     fio_rig.damage(
-        "fio", "fio-randread.1.json", "[ -e ../../failed ] || { touch ../../failed; rc=1; }"
+        "fio",
+        "fio-randread.1.json",
+        "[ -e ../../failed ] || { touch ../../failed; rc=1; }",
     )
     run = fio_rig.run(*RANDOM_READ, "--max-retries=3", gate=True)
     assert run.rc == 1
@@ -101,7 +103,9 @@ def test_another_file_system_than_declared(make_rig):
 @pytest.mark.needs_ior
 def test_page_cache_that_is_filled_again(ior_rig):
     """The page cache was proven empty, and then another process read the data."""
-    ior_rig.program("mpirun", 'case "$*" in *ior-read.*) sleep 1 ;; esac; exec "$real" "$@"')
+    ior_rig.program(
+        "mpirun", 'case "$*" in *ior-read.*) sleep 1 ;; esac; exec "$real" "$@"'
+    )
     stop = threading.Event()
 
     def read_everything():
@@ -240,14 +244,18 @@ def test_an_option_that_nobody_asked_for(fio_rig):
     """All words of the case are there, and one more: fio reads a MiB again and again."""
     edit = 'sed -i "s/^rw=randread/&\\nsize=1m/" randread.fio'
     fio_rig.program("fio", f'[ ! -e randread.fio ] || {edit}; exec "$real" "$@"')
-    fio_rig.run(*RANDOM_READ).never_passed("G22 tool: .*size=1m instead of no such option")
+    fio_rig.run(*RANDOM_READ).never_passed(
+        "G22 tool: .*size=1m instead of no such option"
+    )
 
 
 def test_a_tool_that_is_too_old_is_named(ior_rig):
     """The file holds its version, as IOR's does; IOR 3.3.0 ends with 255."""
     ior_rig.program("ior", "echo Unrecognized parameter; exit 255\n\0" + "3.3.0\0")
     run = ior_rig.run(*IOR_BUFFERED)
-    run.never_passed("ERROR: ior: version 3.3.0, and 4.0.0 or newer is needed: .*ci/build-stack")
+    run.never_passed(
+        "ERROR: ior: version 3.3.0, and 4.0.0 or newer is needed: .*ci/build-stack"
+    )
 
 
 # --- healthy, though odd ----------------------------------------------------------------------------
@@ -270,10 +278,20 @@ def test_odd_surroundings_are_healthy(make_rig):
         ):
             box = f"bwrap --dev-bind / / --proc /proc --setenv TZ UTC-9 {more}"
             rig.program(tool, f'{box} "$real" "$@" {after}')
-    clock = ["unshare", "--time", "--boottime", "100000", "--pid", "--mount-proc", "--fork"]
+    clock = [
+        "unshare",
+        "--time",
+        "--boottime",
+        "100000",
+        "--pid",
+        "--mount-proc",
+        "--fork",
+    ]
     if subprocess.run([*clock, "true"], capture_output=True).returncode == 0:
         rig.program("mpirun", f'exec {" ".join(clock)} "$real" "$@"')
-    options = "braceexpand:errexit:hashall:interactive-comments:noclobber:nounset:pipefail"
+    options = (
+        "braceexpand:errexit:hashall:interactive-comments:noclobber:nounset:pipefail"
+    )
     run = rig.run(
         *(*IOR_BUFFERED, "-n", "MdtestEasy", *RANDOM_READ),
         OMPI_MCA_orte_tag_output="1",

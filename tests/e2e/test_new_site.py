@@ -25,7 +25,9 @@ pytestmark = [pytest.mark.nightly, pytest.mark.slow, pytest.mark.needs_fio]
 def is_valid(records):
     """A record of the site, valid and without a reference; a busy machine may be unstable."""
     (record,) = records
-    assert record["verdict"] in ("UNREFERENCED", "UNSTABLE", "CONTAMINATED"), record["reason"]
+    assert record["verdict"] in ("UNREFERENCED", "UNSTABLE", "CONTAMINATED"), record[
+        "reason"
+    ]
     assert record["system"] == "mine"
     assert all(metric["median"] > 0 for metric in record["metrics"])
 
@@ -36,27 +38,48 @@ class Installed:
     def __init__(self, base):
         clone, self.base = base / "clone", base
         for name in ("reframe", "checks", "site-configs", "environments", "docs", "ci"):
-            ignored = shutil.ignore_patterns(".spack-env", "build", "*.egg-info", "__pycache__")
+            ignored = shutil.ignore_patterns(
+                ".spack-env", "build", "*.egg-info", "__pycache__"
+            )
             shutil.copytree(ROOT / name, clone / name, ignore=ignored)
         pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet"]
-        words = ["wheel", "--no-deps", "--no-index", "--no-build-isolation", "-w", str(base)]
+        words = [
+            "wheel",
+            "--no-deps",
+            "--no-index",
+            "--no-build-isolation",
+            "-w",
+            str(base),
+        ]
         subprocess.run([*pip, *words, str(clone / "reframe")], check=True, timeout=600)
         shutil.rmtree(clone)
-        subprocess.run([sys.executable, "-m", "venv", "--without-pip", base / "venv"], check=True)
+        subprocess.run(
+            [sys.executable, "-m", "venv", "--without-pip", base / "venv"], check=True
+        )
         (wheel,) = base.glob("*.whl")
         self.bin = base / "venv" / "bin"
-        install = ["--python", str(self.bin / "python"), "install", "--no-deps", "--no-index"]
+        install = [
+            "--python",
+            str(self.bin / "python"),
+            "install",
+            "--no-deps",
+            "--no-index",
+        ]
         subprocess.run([*pip, *install, str(wheel)], check=True, timeout=600)
         packages = next((base / "venv" / "lib").glob("python*/site-packages"))
         # A path file is not followed to other path files: the clone stays out of sight.
         (packages / "others.pth").write_text(f"{sysconfig.get_path('purelib')}\n")
-        reframe = (Path(sys.executable).parent / "reframe").read_text().split("\n", 1)[1]
+        reframe = (
+            (Path(sys.executable).parent / "reframe").read_text().split("\n", 1)[1]
+        )
         shell.script(self.bin / "reframe", f"#!{self.bin / 'python'}\n{reframe}")
 
     def run(self, *words, status=0, **extra):
         """Run a command away from the clone; return what it printed."""
         own = {
-            n: v for n, v in os.environ.items() if not n.startswith(("IOGAUGE", "RFM", "PYTHON"))
+            n: v
+            for n, v in os.environ.items()
+            if not n.startswith(("IOGAUGE", "RFM", "PYTHON"))
         }
         own["PATH"] = f"{self.bin}:{own['PATH']}"
         done = subprocess.run(
@@ -89,7 +112,9 @@ def test_a_wheel_measures_a_site_outside_the_clone(storage):
     case = ("-n", "FioRandomRead%block=128KiB", "--system=mine", "-S", "repetitions=1")
     installed.run("iogauge", "run", *case, **sites)
     history = base / "state" / "iogauge" / "history" / "mine"
-    is_valid([json.loads(line) for file in history.glob("*.jsonl") for line in file.open()])
+    is_valid(
+        [json.loads(line) for file in history.glob("*.jsonl") for line in file.open()]
+    )
 
 
 # --- the first hour -------------------------------------------------------------------------------
@@ -102,9 +127,14 @@ CAPPED = ROOT / "benchmarks" / "capped-fs"
 def said(page):
     """Commands, exit statuses and closing words of a page, without its figures."""
     kept = re.findall(
-        r"^    (\$ .*|\(exit status \d+\)|iogauge: [a-zA-Z ]+:|ready: mine:)", page, re.M
+        r"^    (\$ .*|\(exit status \d+\)|iogauge: [a-zA-Z ]+:|ready: mine:)",
+        page,
+        re.M,
     )
-    return [re.sub(r"\d+", "N", line) if line.startswith("iogauge") else line for line in kept]
+    return [
+        re.sub(r"\d+", "N", line) if line.startswith("iogauge") else line
+        for line in kept
+    ]
 
 
 @pytest.fixture
@@ -119,7 +149,8 @@ def disk(storage):
 def repeat(rig, times):
     """Let the newest record stand for so many runs, a second apart: all that came before moves back."""
     newest, *before = sorted(
-        (rig.home / "history" / "mine").glob("*.jsonl"), key=lambda f: -f.stat().st_mtime_ns
+        (rig.home / "history" / "mine").glob("*.jsonl"),
+        key=lambda f: -f.stat().st_mtime_ns,
     )
     for file in before:
         (record,) = (json.loads(line) for line in file.read_text().splitlines())
@@ -127,7 +158,9 @@ def repeat(rig, times):
     (record,) = (json.loads(line) for line in newest.read_text().splitlines())
     for n in range(1, times):
         again = earlier(record, n) | {"session": f"{record['session']}-again-{n}"}
-        (newest.parent / f"{again['session']}.jsonl").write_text(json.dumps(again) + "\n")
+        (newest.parent / f"{again['session']}.jsonl").write_text(
+            json.dumps(again) + "\n"
+        )
 
 
 def earlier(record, seconds):
@@ -148,8 +181,14 @@ def test_each_command_ends_as_the_page_says(disk, make_rig):
         if "now carries 6 MiB/s" in PAGE.read_text().partition(block)[0]:
             subprocess.run([CAPPED, "cap", disk, "6"], check=True, timeout=600)
         command, *_ = block.splitlines()
-        words = shlex.split(command.partition(" | ")[0].replace("/scratch", str(rig.target)))
-        times = [int(word.partition("=")[2]) for word in words if word.startswith("--repeat=")]
+        words = shlex.split(
+            command.partition(" | ")[0].replace("/scratch", str(rig.target))
+        )
+        times = [
+            int(word.partition("=")[2])
+            for word in words
+            if word.startswith("--repeat=")
+        ]
         if words[0] == "sed":
             subprocess.run(words, cwd=disk, check=True, timeout=600)
         if words[0] != "iogauge":
@@ -164,7 +203,9 @@ def test_each_command_ends_as_the_page_says(disk, make_rig):
         found = said("".join(f"    {line}\n" for line in run.out.splitlines()))
         assert run.rc == status, f"{command}\n{run.out}"
         wanted = [line for line in said(block) if not line.startswith(("$", "("))]
-        assert [line for line in wanted if line not in found] == [], f"{command}\n{run.out}"
+        assert [line for line in wanted if line not in found] == [], (
+            f"{command}\n{run.out}"
+        )
         if times:
             repeat(rig, *times)
         done += 1
@@ -208,7 +249,11 @@ def put(file, before, text):
 
 def run(clone, *words):
     """Run a command of the page in the copy; its status is 0."""
-    own = {n: v for n, v in os.environ.items() if not n.startswith(("IOGAUGE", "RFM", "PYTEST"))}
+    own = {
+        n: v
+        for n, v in os.environ.items()
+        if not n.startswith(("IOGAUGE", "RFM", "PYTEST"))
+    }
     own |= {"PATH": f"{Path(sys.executable).parent}:{own['PATH']}"}
     own |= {"PYTHONPATH": str(clone / "reframe" / "src")}
     done = completed(words, cwd=clone, env=own)
@@ -259,7 +304,11 @@ def test_a_tool(clone, make_rig):
     (library / "cases" / "dd.py").write_text(base)
     cases = library / "cases" / "__init__.py"
     put(cases, "- fio: ", "- dd: scenarios that run dd\n")
-    put(cases, "from iogauge.cases.fio import", f"from iogauge.cases.{DD} import DdCheck\n")
+    put(
+        cases,
+        "from iogauge.cases.fio import",
+        f"from iogauge.cases.{DD} import DdCheck\n",
+    )
     (clone / "checks" / "dd_write.py").write_text(
         '"""dd: one writer."""\n\nimport reframe as rfm\n\nfrom iogauge.cases import DdCheck, words\n\n\n'
         '@rfm.simple_test\nclass DdWrite(DdCheck):\n    descr = "One writer"\n'
@@ -298,14 +347,42 @@ _TOPOLOGY = "extras:\n          topology: {"
 #: Old and new text of the settings, and what must be said.
 SETTINGS = (
     ("        time_limit", "\ttime_limit", ("a tab stands here", "Use spaces")),
-    ("scheduler: local", "scheduler local", (":11: this is not YAML", "Check the indentation")),
-    ("  - name: mine", "    name: mine", ("systems: found {", "entries that begin with '- '")),
+    (
+        "scheduler: local",
+        "scheduler local",
+        (":11: this is not YAML", "Check the indentation"),
+    ),
+    (
+        "  - name: mine",
+        "    name: mine",
+        ("systems: found {", "entries that begin with '- '"),
+    ),
     ('["vm$', '["(', ("hostnames: found", "a regular expression: ")),
-    ("max_jobs:", "max_job:", ("max_job: found an unknown key", "did you mean max_jobs?")),
-    ("case_bytes:", "case_byte:", ("limits.case_byte: found", "did you mean case_bytes?")),
-    ("environments:\n", "enviroments:\n", ("enviroments: found", "did you mean environments?")),
-    ("time_limit: 30m", "time_limit: 30", ("time_limit: found 30", "such as 30m or 1h30m")),
-    ("time_limit: 30m", "time_limit: half an hour", ("found 'half an hour'", "such as 30m")),
+    (
+        "max_jobs:",
+        "max_job:",
+        ("max_job: found an unknown key", "did you mean max_jobs?"),
+    ),
+    (
+        "case_bytes:",
+        "case_byte:",
+        ("limits.case_byte: found", "did you mean case_bytes?"),
+    ),
+    (
+        "environments:\n",
+        "enviroments:\n",
+        ("enviroments: found", "did you mean environments?"),
+    ),
+    (
+        "time_limit: 30m",
+        "time_limit: 30",
+        ("time_limit: found 30", "such as 30m or 1h30m"),
+    ),
+    (
+        "time_limit: 30m",
+        "time_limit: half an hour",
+        ("found 'half an hour'", "such as 30m"),
+    ),
     (
         "time_limit: 30m",
         "time_limit: 1s",
@@ -313,16 +390,32 @@ SETTINGS = (
     ),
     ("        time_limit: 30m\n", "", ("time_limit: found nothing", "such as 30m")),
     ("max_jobs: 1", "max_jobs: 4", ("max_jobs: found 4", "1: two cases at a time")),
-    ("scheduler: local", "scheduler: slrum", ("scheduler 'slrum'", "did you mean slurm?")),
+    (
+        "scheduler: local",
+        "scheduler: slrum",
+        ("scheduler 'slrum'", "did you mean slurm?"),
+    ),
     (
         "scheduler: local",
         "scheduler: lsf",
         ("scheduler is lsf, and bsub is not on PATH", "correct scheduler"),
     ),
-    ("launcher: mpirun", "launcher: ssh", ("launcher: found launcher 'ssh'", "mpirun, ")),
-    ("launcher: mpirun", "launcher: mpirn", ("launcher 'mpirn'", "did you mean mpirun?")),
+    (
+        "launcher: mpirun",
+        "launcher: ssh",
+        ("launcher: found launcher 'ssh'", "mpirun, "),
+    ),
+    (
+        "launcher: mpirun",
+        "launcher: mpirn",
+        ("launcher 'mpirn'", "did you mean mpirun?"),
+    ),
     (_ENVIRONS, "environs: [tool]", ("environment 'tool'", "did you mean tools?")),
-    ("path: /", "path: scratch/", ("target.path: 'scratch/", "must be an absolute path")),
+    (
+        "path: /",
+        "path: scratch/",
+        ("target.path: 'scratch/", "must be an absolute path"),
+    ),
     (
         "path: /",
         "path: /none/",
@@ -336,7 +429,12 @@ SETTINGS = (
     (
         'uuid: "',
         'uuid: "aa',
-        ("G9 identity: ", " sees UUID ", "demanded: ", "write its UUID into target.uuid"),
+        (
+            "G9 identity: ",
+            " sees UUID ",
+            "demanded: ",
+            "write its UUID into target.uuid",
+        ),
     ),
     (
         "node: {cores: ",
@@ -348,14 +446,22 @@ SETTINGS = (
         "node: {cores: 0, disks: ",
         ("node.cores: found 0", "greater than or equal to 1"),
     ),
-    ("memory: ", "memory: 24, x: ", ("node.memory: 24 is not a size", "such as '4 GiB'")),
+    (
+        "memory: ",
+        "memory: 24, x: ",
+        ("node.memory: 24 is not a size", "such as '4 GiB'"),
+    ),
     ("MiB}\n", "Meg}\n", ("is not a size", "units: B, kB")),
     (
         "tasks_per_node: ",
         "tasks_per_node: two, x: ",
         ("tasks_per_node: found 'two'", "a valid integer"),
     ),
-    ("nodes: 1,", "nodes: 2,", ("scale.nodes is 2, and the scheduler local", "name a scheduler")),
+    (
+        "nodes: 1,",
+        "nodes: 2,",
+        ("scale.nodes is 2, and the scheduler local", "name a scheduler"),
+    ),
     (
         "case_bytes: ",
         "case_bytes: 1 MiB/s, x: ",
@@ -366,7 +472,11 @@ SETTINGS = (
         "fill: 0, case_bytes: ",
         ("limits.fill: found an unknown key", "the keys case_bytes"),
     ),
-    ("phase_seconds: 2 s", "phase_seconds: 0 s", ("phase_seconds: found '0 s'", "greater than 0")),
+    (
+        "phase_seconds: 2 s",
+        "phase_seconds: 0 s",
+        ("phase_seconds: found '0 s'", "greater than 0"),
+    ),
     ("tier: quick", "tier: quik", ("limits.tier: found 'quik'", "did you mean quick?")),
     (
         "max_of_free: 10%",
@@ -378,7 +488,11 @@ SETTINGS = (
         _TOPOLOGY + "source: x, efficiency: {read: 80, write: 1}}",
         ("efficiency.read: 80 is not a share", "between 0 %"),
     ),
-    ("extras:", _TOPOLOGY + "devices: {read: 1 GB/s}}", ("topology.source: this key is missing",)),
+    (
+        "extras:",
+        _TOPOLOGY + "devices: {read: 1 GB/s}}",
+        ("topology.source: this key is missing",),
+    ),
     (
         "extras:",
         _TOPOLOGY + "source: x, devices: {read: 100 Gb}}",
@@ -395,13 +509,21 @@ SETTINGS = (
         _BELOW + "modules: [openmpi/9.9]",
         ("modules: found ['openmpi/9.9']", "modules_system, one of"),
     ),
-    (_ENVIRONS, _BELOW + "access: [-A proj]", ("access: found ['-A proj']", "takes no options")),
+    (
+        _ENVIRONS,
+        _BELOW + "access: [-A proj]",
+        ("access: found ['-A proj']", "takes no options"),
+    ),
     (
         "target_systems: [mine]",
         "target_systems: [mnie]",
         ("target_systems: found ['mnie']", "[mine]"),
     ),
-    ("  - name: mine", "  - name: other", ("found systems: other", "named 'mine' as its folder")),
+    (
+        "  - name: mine",
+        "  - name: other",
+        ("found systems: other", "named 'mine' as its folder"),
+    ),
     (
         "expect:\n",
         "expect:\n            kernel: '1.0'\n",
@@ -438,9 +560,16 @@ OF_REFERENCES = (
     (
         "4KiB: {read_iops: [20000, -0.1, null, ops/s]}",
         "read_iops: [1, -0.1, null, ops/s]",
-        ("read_iops: found [1", "level of $index: $partition, then block, then the metric"),
+        (
+            "read_iops: found [1",
+            "level of $index: $partition, then block, then the metric",
+        ),
     ),
-    ("mine:target", "mine:tagret", ("partition 'mine:tagret'", "did you mean mine:target?")),
+    (
+        "mine:target",
+        "mine:tagret",
+        ("partition 'mine:tagret'", "did you mean mine:target?"),
+    ),
     ("20000", "20k", ("(value): found '20k'", "a finite number above 0")),
     ("4KiB", "4k", ("block '4k'", "did you mean 4KiB?")),
     ("$sources", "$source", ("$source: found this key", "$sources")),
@@ -449,7 +578,10 @@ OF_REFERENCES = (
 #: Commands, and what they must say; each ends with status 2.
 COMMANDS = (
     ("run --system=mine -t quik", ("-t quik selects no case", "did you mean quick?")),
-    ("run --system=mine -n IorPosx", ("-n IorPosx selects no case", "did you mean IorPosix?")),
+    (
+        "run --system=mine -n IorPosx",
+        ("-n IorPosx selects no case", "did you mean IorPosix?"),
+    ),
     ("run --system=mnie", ("no site 'mnie'", "did you mean mine?")),
     ("run --system=mine --mode=quik", ("no mode 'quik'", "did you mean quick?")),
     ("run --gat", ("--gat is no option", "did you mean --gate?")),
@@ -458,7 +590,10 @@ COMMANDS = (
     ("explain G99", ("no word 'G99'", "Did you mean G9")),
     ("rnu", ("No such command 'rnu'", "did you mean run?")),
     ("alarm --send", ("has no session yet", "iogauge run makes one")),
-    ("alarm --test", ("nobody would be told", "declare alarm in the site's settings.yaml")),
+    (
+        "alarm --test",
+        ("nobody would be told", "declare alarm in the site's settings.yaml"),
+    ),
 )
 
 
@@ -476,7 +611,9 @@ def site(make_rig, written):
     if not written:
         made = rig.iogauge("site", "new", "mine", "--target", str(rig.target))
         assert made.rc == 0, made.out
-        text = (folder / "settings.yaml").read_text().replace(str(rig.target), "/TARGET")
+        text = (
+            (folder / "settings.yaml").read_text().replace(str(rig.target), "/TARGET")
+        )
         written["text"] = re.sub(r"(partitions:\n +- name: )\S+", r"\1target", text)
     folder.mkdir(exist_ok=True)
     return rig, folder, written["text"].replace("/TARGET", str(rig.target))

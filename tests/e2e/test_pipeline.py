@@ -27,7 +27,10 @@ BLKIO = Path("/sys/fs/cgroup/blkio/blkio.throttle.write_bps_device")
 HEALTHY, SLOWED = 12, 4
 MEASURED = ["iogauge-setup: [mnt]", "iogauge-stack", "iogauge-run: [mnt]"]
 ONLY = {"IOGAUGE_OPTIONS": "-n FioRandomRead%block=128KiB"}
-REFERENCES = {"read_bw": [HEALTHY, -0.5, None, "MiB/s"], "read_iops": [1, -0.5, None, "ops/s"]}
+REFERENCES = {
+    "read_bw": [HEALTHY, -0.5, None, "MiB/s"],
+    "read_iops": [1, -0.5, None, "ops/s"],
+}
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -38,7 +41,11 @@ def _tool():
 @pytest.fixture(scope="module")
 def capped(storage):
     """A file system with a cap that a test may change; returns its mount point."""
-    if os.getuid() != 0 or not os.access(BLKIO, os.W_OK) or shutil.which("mkfs.xfs") is None:
+    if (
+        os.getuid() != 0
+        or not os.access(BLKIO, os.W_OK)
+        or shutil.which("mkfs.xfs") is None
+    ):
         pytest.skip("needs root, cgroup v1 blkio and xfsprogs")
     directory = storage / "capped-pipeline"
     up = [str(CAPPED), "up", str(directory), "1G", str(HEALTHY)]
@@ -46,7 +53,9 @@ def capped(storage):
     assert done.returncode == 0, done.stderr
 
     def cap(mib_s):
-        subprocess.run([str(CAPPED), "cap", str(directory), str(mib_s)], check=True, timeout=600)
+        subprocess.run(
+            [str(CAPPED), "cap", str(directory), str(mib_s)], check=True, timeout=600
+        )
         return directory / "mnt"
 
     yield cap
@@ -68,7 +77,10 @@ def repository(capped, make_module_rig):
     rig = make_module_rig(target=capped(HEALTHY))
     made = SiteRepository(rig, rig.base / "storage", variables=dict(ONLY))
     accepted = {"$index": ["$partition"], "mine:mnt": REFERENCES}
-    references = {"$sources": {"FioRandomRead": "made up by a test"}, "FioRandomRead": accepted}
+    references = {
+        "$sources": {"FioRandomRead": "made up by a test"},
+        "FioRandomRead": accepted,
+    }
     (made.site / "references.yaml").write_text(yaml.safe_dump(references))
     return made
 
@@ -93,7 +105,9 @@ def test_healthy_is_green_and_slowed_is_red(repository, capped, receiver):
     # The first night of a site that has not said yet whom to tell.
     healthy = repository.run()
     assert healthy.rc == 0, healthy.out
-    assert healthy.jobs == dict.fromkeys([*MEASURED, "iogauge-judge", "iogauge-report"], "PASS")
+    assert healthy.jobs == dict.fromkeys(
+        [*MEASURED, "iogauge-judge", "iogauge-report"], "PASS"
+    )
     assert "iogauge mine: ok: 1 passed (gate)" in healthy.out
     assert "iogauge: nobody would be told" in healthy.out
     (suite,) = ElementTree.parse(repository.out / "mnt" / "junit.xml").getroot()
@@ -117,11 +131,15 @@ def test_healthy_is_green_and_slowed_is_red(repository, capped, receiver):
         r"since: +\S+ \S+ UTC, session \S+, 2 runs in a row; the last PASS: \S+ \S+ UTC with \d+\.\d+ MiB/s",
         r"cause: +nothing that the fingerprint knows .* changed with it: look at the storage",
     ):
-        assert re.search(rf"iogauge-judge +> .*{words}", slowed.out), f"{words}\n{slowed.out}"
+        assert re.search(rf"iogauge-judge +> .*{words}", slowed.out), (
+            f"{words}\n{slowed.out}"
+        )
     (suite,) = ElementTree.parse(repository.out / "mnt" / "junit.xml").getroot()
     assert "iogauge_median{" in (repository.out / "mnt" / "metrics.txt").read_text()
     reasons = [str(failure.get("message")) for failure in suite.iter("failure")]
-    assert len(reasons) == 2 and all(r.startswith("FAIL: read_bw: median ") for r in reasons)
+    assert len(reasons) == 2 and all(
+        r.startswith("FAIL: read_bw: median ") for r in reasons
+    )
 
     # The alarm has reached the webhook, and its token and address nothing else.
     ((_, headers, content),) = receiver.got
@@ -152,11 +170,23 @@ def test_a_run_that_did_not_end_is_never_green(project, capped):
     capped(HEALTHY)
     process = project.start()
     run = project.out / "default" / "begun"
-    wait_for(lambda: not run.exists() or process.poll() is not None, 60, "a new pipeline")
+    wait_for(
+        lambda: not run.exists() or process.poll() is not None, 60, "a new pipeline"
+    )
     stage = project.rig.home / "reframe" / "stage"
     known = set(stage.glob("*/rig/default/tools/*/fio-*"))
-    wait_for(lambda: set(stage.glob("*/rig/default/tools/*/fio-*")) - known, 90, "a measurement")
-    kill(*(p for p in processes(str(project.rig.base)) if program_of(p) not in ("node", "")))
+    wait_for(
+        lambda: set(stage.glob("*/rig/default/tools/*/fio-*")) - known,
+        90,
+        "a measurement",
+    )
+    kill(
+        *(
+            p
+            for p in processes(str(project.rig.base))
+            if program_of(p) not in ("node", "")
+        )
+    )
     ended = project.finish(process)
     assert ended.rc != 0
     assert ended.jobs["iogauge-judge"] == "FAIL", ended.out
@@ -181,7 +211,9 @@ def validate():
         pytest.skip("no check-jsonschema; it comes with: ci/setup --dev")
 
     def run(file, schema, *words):
-        done = completed([program, "--builtin-schema", f"vendor.{schema}", *words, str(file)])
+        done = completed(
+            [program, "--builtin-schema", f"vendor.{schema}", *words, str(file)]
+        )
         return "" if done.returncode == 0 else done.stdout + done.stderr
 
     return run
@@ -241,7 +273,9 @@ class TestMergeRequest:
             ("README.md", set()),
             ("ci/lint", {"lint"}),
             pytest.param(
-                "environments/local/spack.yaml", {"lint", "concretize"}, marks=_OTHER_FILE
+                "environments/local/spack.yaml",
+                {"lint", "concretize"},
+                marks=_OTHER_FILE,
             ),
             ("spack-repo/spack_repo/iogauge/repo.yaml", {"lint", "concretize"}),
             *(
@@ -266,7 +300,9 @@ class TestMergeRequest:
     def test_nothing_is_measured_on_a_push(self, described, source):
         listed = described.run("--list-csv", source=source)
         found = set(re.findall(r"^iogauge-[a-z-]+", listed.out, re.MULTILINE))
-        steps = {f"iogauge-{name}" for name in ("setup", "stack", "run", "judge", "report")}
+        steps = {
+            f"iogauge-{name}" for name in ("setup", "stack", "run", "judge", "report")
+        }
         assert found == (set() if source == "push" else steps), listed.out
 
 
@@ -284,4 +320,6 @@ def test_a_change_is_no_fault_of_a_site_that_is_too_small_for_a_scenario(make_ri
     )
     assert done.returncode == 0, done.stdout
     assert "So 1 case cannot run: Burst" in done.stdout
-    assert re.search(r"Ran .* \(1 failure\(s\), .* [1-9]\d+ skipped", done.stdout), done.stdout
+    assert re.search(r"Ran .* \(1 failure\(s\), .* [1-9]\d+ skipped", done.stdout), (
+        done.stdout
+    )

@@ -116,11 +116,16 @@ class Case:
         found = {name: factor * value for name, value in self.values.items()}
         if "writers" in found:
             known = self.values["writers"]
-            found["writers"] = known if factor == 1 else 2 if known == 1 else round(LOW * known)
+            found["writers"] = (
+                known if factor == 1 else 2 if known == 1 else round(LOW * known)
+            )
             found.setdefault("write_bw", 2000.0)
         if ratio := self.values.get("checksum_ratio"):
             operations = factor * self.values.get("read_iops", 166e3)
-            found |= {"read_iops": factor * operations, "read_iops_unchecked": operations / ratio}
+            found |= {
+                "read_iops": factor * operations,
+                "read_iops_unchecked": operations / ratio,
+            }
         return found | ({"stripes": 2} if fault == MISPLACED else {})
 
 
@@ -190,7 +195,9 @@ class Replay(Rig):
             known = traits(kind)
             path = self.target / name
             striping = TARGETS.get((self.name, name))
-            assert bool(striping) == (kind == "lustre"), f"TARGETS lacks {self.name}:{name}"
+            assert bool(striping) == (kind == "lustre"), (
+                f"TARGETS lacks {self.name}:{name}"
+            )
             extras["target"] = {
                 "path": str(path),
                 "type": "tmpfs",
@@ -228,7 +235,12 @@ class Replay(Rig):
             'mount --bind "$2" /etc/hosts; cd "$1"; mkdir .lustre $3; cd "$4"; shift 4; exec "$@"'
         )
         names = [p["name"] for p in self.settings()["systems"][0]["partitions"]]
-        places = [str(self.target), str(self.base / "hosts"), " ".join(names), str(ROOT)]
+        places = [
+            str(self.target),
+            str(self.base / "hosts"),
+            " ".join(names),
+            str(ROOT),
+        ]
         private = ["unshare", "--mount", "--uts", "sh", "-c", script, "sh", *places]
         return super().start([*private, *words], **extra)
 
@@ -239,10 +251,16 @@ class Replay(Rig):
         places = {case.place for case in cases}
         place = places.pop() if len(places) == 1 else self.name
         command = ["iogauge", "run", "--gate", f"--system={place}", "-c", "checks/"]
-        done = self.finish(self.start([*command, "-t", "published-figure", *words]), timeout=600)
+        done = self.finish(
+            self.start([*command, "-t", "published-figure", *words]), timeout=600
+        )
         # What is derived is a run of ReFrame by itself, with a report of its own.
-        reports = map(json.loads, map(Path.read_text, (self.home / "reports").glob("*.json")))
-        return replace(done, report={"runs": [one for report in reports for one in report["runs"]]})
+        reports = map(
+            json.loads, map(Path.read_text, (self.home / "reports").glob("*.json"))
+        )
+        return replace(
+            done, report={"runs": [one for report in reports for one in report["runs"]]}
+        )
 
 
 @pytest.fixture
@@ -281,7 +299,9 @@ def by_case(run):
 def each_site(daily=SITES):
     """A test for each site; those that are not replayed every day are left to the nightly run."""
     marks = {site: () if site in daily else (pytest.mark.nightly,) for site in SITES}
-    return pytest.mark.parametrize("site", [pytest.param(s, marks=marks[s]) for s in SITES])
+    return pytest.mark.parametrize(
+        "site", [pytest.param(s, marks=marks[s]) for s in SITES]
+    )
 
 
 @each_site((ORACLE,))
@@ -294,13 +314,17 @@ def test_the_gate_of_the_published_figures_is_green(replay, site):
     found = by_case(run)
     assert {record["verdict"] for record in found.values()} == {"PASS"}, run.out
     for case in cases:
-        medians = {metric["name"]: metric["median"] for metric in found[case.key]["metrics"]}
+        medians = {
+            metric["name"]: metric["median"] for metric in found[case.key]["metrics"]
+        }
         for name, value in case.values.items():
             assert medians[name] == pytest.approx(value, rel=0.02), case.key
     places = {case.place for case in cases}
     wanted = {(place, check) for place, check in published(site) if place in places}
     seen = {(f"{r['system']}:{r['partition']}", r["check"]) for r in run.records}
-    assert seen == {(place, check) for place, check in wanted if not part or check not in DERIVED}
+    assert seen == {
+        (place, check) for place, check in wanted if not part or check not in DERIVED
+    }
     shown = {(case["display_name"], case["result"]) for case in run.cases}
     assert shown == {(record["case"], "pass") for record in run.records}
 
@@ -314,7 +338,9 @@ def test_the_gate_is_red_at_20_percent_less(replay, site):
     for case in cases:
         assert found[case.key]["verdict"] == "FAIL", case.key
         verdicts = {m["name"]: m["verdict"] for m in found[case.key]["metrics"]}
-        assert {verdicts[name] for name in case.values} == {"FAIL"}, found[case.key]["reason"]
+        assert {verdicts[name] for name in case.values} == {"FAIL"}, found[case.key][
+            "reason"
+        ]
 
 
 @each_site(UNTRUE_DAILY)
@@ -324,9 +350,15 @@ def test_the_gate_is_red_if_figures_are_untrue(replay, site):
     true = [case for case in known if not case.fault][:1]
     run = replay(site).gate(dict.fromkeys(true) | cases, *chosen([*true, *cases]))
     assert run.rc == 1, run.out
-    says = {TOO_LOW: ("FAIL", "median"), TOO_HIGH: ("INVALID", "G6"), MISPLACED: ("INVALID", "G10")}
+    says = {
+        TOO_LOW: ("FAIL", "median"),
+        TOO_HIGH: ("INVALID", "G6"),
+        MISPLACED: ("INVALID", "G10"),
+    }
     found = by_case(run)
-    assert {case.key for case in true} == {k for k, r in found.items() if r["verdict"] == "PASS"}
+    assert {case.key for case in true} == {
+        k for k, r in found.items() if r["verdict"] == "PASS"
+    }
     for case, fault in cases.items():
         verdict, word = says[str(fault)]
         assert found[case.key]["verdict"] == verdict, found[case.key]["reason"]

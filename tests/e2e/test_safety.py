@@ -25,7 +25,9 @@ from support.hosts import Hosts
 
 pytestmark = [pytest.mark.needs_fio]
 
-ROOT_ONLY = pytest.mark.skipif(os.getuid() != 0, reason="gives directories to another user")
+ROOT_ONLY = pytest.mark.skipif(
+    os.getuid() != 0, reason="gives directories to another user"
+)
 
 
 @pytest.fixture
@@ -51,12 +53,16 @@ def test_somebody_elses_directory_until_it_is_allowed(rig):
     refused_everywhere(rig, "belongs to user 12345, not to root")
     asked = {"IOGAUGE_TARGET": str(rig.target), "RFM_CONFIG_PATH": str(rig.sites)}
     doctor = rig.iogauge("check", "--all", **asked)
-    assert doctor.rc == 1 and f"iogauge site allow {rig.target}" in flat(doctor.out), doctor.out
+    assert doctor.rc == 1 and f"iogauge site allow {rig.target}" in flat(doctor.out), (
+        doctor.out
+    )
 
     allow = rig.iogauge(
         "site", "allow", str(rig.target), "--user", "root", "--expires", "2999-12-31"
     )
-    assert allow.rc == 0 and "user root" in allow.out and "2999-12-31" in allow.out, allow.out
+    assert allow.rc == 0 and "user root" in allow.out and "2999-12-31" in allow.out, (
+        allow.out
+    )
     doctor = rig.iogauge("check", "--all", **asked)
     assert ".iogauge-allowed: user root" in flat(doctor.out), doctor.out
     plan = rig.iogauge("run", "--dry-run", *RANDOM_READ)
@@ -67,11 +73,15 @@ def test_somebody_elses_directory_until_it_is_allowed(rig):
 
     again = rig.iogauge("site", "allow", str(rig.target), "--user", "nobody")
     assert again.rc == 1 and "--replace" in flat(again.out), again.out
-    slip = rig.iogauge("site", "allow", str(rig.target), "--group", "no-such-group", "--replace")
-    assert slip.rc == 0 and "group no-such-group: not known on this host" in flat(slip.out), (
-        slip.out
+    slip = rig.iogauge(
+        "site", "allow", str(rig.target), "--group", "no-such-group", "--replace"
     )
-    known = rig.iogauge("site", "allow", str(rig.target), "--user", "nobody", "--replace")
+    assert slip.rc == 0 and "group no-such-group: not known on this host" in flat(
+        slip.out
+    ), slip.out
+    known = rig.iogauge(
+        "site", "allow", str(rig.target), "--user", "nobody", "--replace"
+    )
     assert known.rc == 0 and "not known" not in known.out, known.out
     plan = rig.iogauge("run", "--dry-run", *RANDOM_READ)
     assert plan.rc == 1 and "and not root" in flat(plan.out), plan.out
@@ -142,9 +152,15 @@ def test_site_data_that_leads_elsewhere(rig, where):
 
 def test_a_name_of_a_record_that_leads_elsewhere_is_no_file(rig):
     name = "../../etc/passwd"
-    for words in (["report", name], ["calibrate", "--system", name], ["history", "--system", name]):
+    for words in (
+        ["report", name],
+        ["calibrate", "--system", name],
+        ["history", "--system", name],
+    ):
         assert "root:" not in rig.iogauge(*words).out
-    assert not [path for path in rig.home.rglob("*") if path.is_file() and "passwd" in path.name]
+    assert not [
+        path for path in rig.home.rglob("*") if path.is_file() and "passwd" in path.name
+    ]
 
 
 # --- a run that writes while names are swapped --------------------------------------------------------
@@ -160,7 +176,9 @@ def precious(rig):
     assert [path.name for path in folder.iterdir()] == ["data"]
 
 
-def test_a_case_whose_directory_is_swapped_for_a_link_removes_only_its_own(rig, precious):
+def test_a_case_whose_directory_is_swapped_for_a_link_removes_only_its_own(
+    rig, precious
+):
     """The tool itself puts a link in the place of the case's directory, just before the job ends."""
     rig.program(
         "fio",
@@ -218,7 +236,9 @@ class Watch:
             if len(parts) < 4:
                 ours = {".iogauge-session"} if len(parts) == 3 else set()
                 temporary = {n for n in names if n.startswith(".iogauge-session.")}
-                self.elsewhere |= {f"{folder}/{name}" for name in {*names} - ours - temporary}
+                self.elsewhere |= {
+                    f"{folder}/{name}" for name in {*names} - ours - temporary
+                }
                 continue
             files[parts[3]] += len(parts) > 4
             for name in names:
@@ -316,7 +336,9 @@ def everything(request, make_module_rig, storage):
     (partition,) = data["systems"][0]["partitions"]
     # So that no stonewall ends the making of files before all are there, however slow the machine.
     partition["extras"]["cases"] = {"MdtestEasy": {"phase_seconds": "90 s"}}
-    data["environments"][0]["extras"] = {"wrf_io": str(HEADER)} if HEADER.exists() else {}
+    data["environments"][0]["extras"] = (
+        {"wrf_io": str(HEADER)} if HEADER.exists() else {}
+    )
     with contextlib.ExitStack() as stack:
         execute = rig.run
         if several:
@@ -328,11 +350,18 @@ def everything(request, make_module_rig, storage):
             }
             execute = functools.partial(run_on, hosts, rig)
         rig.write_settings(data)
-        words = ("-n", f"^({'|'.join(cases)})", "--exec-policy=serial", "--keep-stage-files")
+        words = (
+            "-n",
+            f"^({'|'.join(cases)})",
+            "--exec-policy=serial",
+            "--keep-stage-files",
+        )
         planned = rig.iogauge("run", "--dry-run", *words)
         assert planned.rc == 0, planned.out
         rig.reframe("-c", "checks/", "--dry-run", *words)
-        dry = {name: json.loads(file.read_text()) for name, file in footprints(rig).items()}
+        dry = {
+            name: json.loads(file.read_text()) for name, file in footprints(rig).items()
+        }
         with watching(rig.target) as watch:
             run = execute(*words, timeout=600)
     files = footprints(rig)
@@ -346,7 +375,11 @@ def everything(request, make_module_rig, storage):
 @pytest.mark.slow
 def test_plan_dry_run_and_run_say_the_same(everything):
     def cost(data):
-        order = {k: v for k, v in data["order"].items() if k not in ("session", "process", "host")}
+        order = {
+            k: v
+            for k, v in data["order"].items()
+            if k not in ("session", "process", "host")
+        }
         return data | {"order": order}
 
     assert {n: cost(d) for n, d in everything.dry.items()} == {

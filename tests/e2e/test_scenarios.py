@@ -28,8 +28,12 @@ VALID = {"PASS", "FAIL", "UNREFERENCED", "UNSTABLE"}
 def darshan():
     """Darshan's library beside a ``darshan-parser`` on PATH or in the local stack; None: there is none."""
     stack = ROOT / "environments" / "local" / ".spack-env" / "view"
-    parser = shutil.which("darshan-parser") or shutil.which("darshan-parser", path=stack / "bin")
-    library = Path(parser).resolve().parents[1] / "lib" / "libdarshan.so" if parser else None
+    parser = shutil.which("darshan-parser") or shutil.which(
+        "darshan-parser", path=stack / "bin"
+    )
+    library = (
+        Path(parser).resolve().parents[1] / "lib" / "libdarshan.so" if parser else None
+    )
     if (stack / "lib" / "libdarshan.so").exists():
         library = stack / "lib" / "libdarshan.so"
     return str(library) if library and library.exists() else None
@@ -55,11 +59,16 @@ def striped(make, **extras):
         partition["extras"] |= {
             "topology": topology | {"servers": {"count": 2, "nic": "100 GB/s"}},
             "sweeps": sweeps,
-            "cases": {name: {"tasks_per_node": 4} for name in ("Aggregators", "ServerScaling")},
+            "cases": {
+                name: {"tasks_per_node": 4} for name in ("Aggregators", "ServerScaling")
+            },
             **extras,
         }
         library = darshan()
-        environment["extras"] = {"mpi": "ompio4", **({"darshan": library} if library else {})}
+        environment["extras"] = {
+            "mpi": "ompio4",
+            **({"darshan": library} if library else {}),
+        }
     return rig
 
 
@@ -76,10 +85,16 @@ def run(rig, *words, **knobs):
 @pytest.fixture(scope="module")
 def everything(make_module_rig):
     """A point of each scenario that asks for a layout, once."""
-    rig = striped(make_module_rig, rights=["lustre-checksums"] if os.getuid() == 0 else [])
-    names = "ServerScaling%.*=2|ChecksumOverhead%block=4KiB|StripeCount%.*=4|MdtestOnMdts"
+    rig = striped(
+        make_module_rig, rights=["lustre-checksums"] if os.getuid() == 0 else []
+    )
+    names = (
+        "ServerScaling%.*=2|ChecksumOverhead%block=4KiB|StripeCount%.*=4|MdtestOnMdts"
+    )
     names += "|Aggregators%" if darshan() else ""
-    names += "|TaskScaling%|RandomRead%block=4KiB|StripeSize|OutputFile%.*=4" if FULL else ""
+    names += (
+        "|TaskScaling%|RandomRead%block=4KiB|StripeSize|OutputFile%.*=4" if FULL else ""
+    )
     done = run(rig, "-n", f"^({names})", "--exec-policy=serial", LCTL_USER="0")
     rig.assert_clean()
     return done
@@ -93,7 +108,9 @@ def of(done, check):
 def test_every_scenario_measures_on_the_layout_that_it_asks_for(everything):
     points = {"ServerScaling": 1, "StripeCount": 1}
     points |= (
-        dict.fromkeys(("TaskScaling", "RandomRead", "StripeSize", "OutputFile"), 1) if FULL else {}
+        dict.fromkeys(("TaskScaling", "RandomRead", "StripeSize", "OutputFile"), 1)
+        if FULL
+        else {}
     )
     for check, cases in points.items():
         records = of(everything, check)
@@ -101,7 +118,11 @@ def test_every_scenario_measures_on_the_layout_that_it_asks_for(everything):
         for record in records:
             assert record["verdict"] in VALID, record["reason"]
             assert all(metric["median"] > 0 for metric in record["metrics"])
-            said = {f["guard"]: f["outcome"] for f in record["findings"] if f["metric"] is None}
+            said = {
+                f["guard"]: f["outcome"]
+                for f in record["findings"]
+                if f["metric"] is None
+            }
             assert said["G10"] == said["G11"] == said["G12"] == "ok", record["findings"]
     for record in of(everything, "ServerScaling"):
         servers = record["parameters"]["servers"]
@@ -121,7 +142,10 @@ def test_directories_lie_on_the_metadata_targets_that_were_asked_for(everything)
         # A disk with slow fsyncs gets few files until the stonewall, and their removal may be too short.
         refused = {f["guard"] for f in record["findings"] if f["outcome"] == "invalid"}
         assert refused <= {"G4"}, record["reason"]
-        said = [(f["guard"], f["outcome"], f["saw"], f["demands"]) for f in record["findings"]]
+        said = [
+            (f["guard"], f["outcome"], f["saw"], f["demands"])
+            for f in record["findings"]
+        ]
         assert ("G10", "ok", "1 director(ies), each as asked", demands[mdts]) in said
     assert found["all"]["series"] != found["1"]["series"]
 
@@ -174,7 +198,9 @@ _OBEYS = 'lfs setstripe -c "$IOR_HINT__MPI__stripe_width" -S "$IOR_HINT__MPI__st
 @pytest.mark.parametrize(
     ("program", "verdict", "saw"),
     [
-        pytest.param(_OBEYS, "UNREFERENCED", "1 file(s) as asked", marks=pytest.mark.nightly),
+        pytest.param(
+            _OBEYS, "UNREFERENCED", "1 file(s) as asked", marks=pytest.mark.nightly
+        ),
         ("", "INVALID", "data has 1 stripe(s); 1 of 1 are not as asked"),
     ],
     ids=["obeyed", "ignored"],
@@ -207,7 +233,9 @@ def test_a_tool_that_makes_pinned_files_anew_is_found_out(make_rig):
 @pytest.mark.nightly
 def test_the_published_burst_is_refused_for_reading_its_own_cache(make_rig):
     done = run(striped(make_rig), "-n", "Burst", "-S", "Burst.variant=published")
-    done.never_passed(r"G1 client cache: buffered read", r"published form: readers are not shifted")
+    done.never_passed(
+        r"G1 client cache: buffered read", r"published form: readers are not shifted"
+    )
     assert done.record["verdict"] == "INVALID"
     assert [len(metric["samples"]) for metric in done.record["metrics"]] == [2, 2]
 
@@ -224,7 +252,9 @@ def measured(rig, files, **knobs):
 
 def findings(record, guard):
     return [
-        (found["outcome"], found["saw"]) for found in record["findings"] if found["guard"] == guard
+        (found["outcome"], found["saw"])
+        for found in record["findings"]
+        if found["guard"] == guard
     ]
 
 

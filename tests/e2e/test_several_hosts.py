@@ -71,7 +71,11 @@ def everything(cluster, make_module_rig):
     done = run_on(cluster, rig, "-n", f"^({names})")
     rig.assert_clean()
     for host in cluster.names:
-        left = [line for line in cluster.processes(host).values() if "fio" in line or "ior" in line]
+        left = [
+            line
+            for line in cluster.processes(host).values()
+            if "fio" in line or "ior" in line
+        ]
         assert left == [], f"left on {host}"
     return done
 
@@ -100,9 +104,14 @@ def test_readers_on_the_next_host_are_believed_with_o_direct_alone(everything):
     (read,) = (command for command in direct["commands"] if " -r " in command)
     assert " -C " in read and " -Q 1 " in read
     assert buffered["verdict"] == "INVALID"
-    assert "3 nodes share 1 page cache(s): same kernel, same mount" in buffered["reason"]
+    assert (
+        "3 nodes share 1 page cache(s): same kernel, same mount" in buffered["reason"]
+    )
     verdicts = {metric["name"]: metric["verdict"] for metric in buffered["metrics"]}
-    assert verdicts["write_bw"] in ("UNREFERENCED", "UNSTABLE")  # only the read is in doubt
+    assert verdicts["write_bw"] in (
+        "UNREFERENCED",
+        "UNSTABLE",
+    )  # only the read is in doubt
 
 
 def test_what_a_site_declares_reaches_the_tasks_on_all_hosts(cluster, make_rig):
@@ -119,10 +128,15 @@ def test_what_a_site_declares_reaches_the_tasks_on_all_hosts(cluster, make_rig):
     bare = f'#!/bin/sh\nexec env -i PATH=/usr/bin:/bin {cluster.agent} "$@"\n'
     ssh = script(rig.base / "ssh", bare)
     told = rig.base / "told"
-    rig.program("ior", f'echo "$(hostname) $STORAGE_TUNED $STORAGE_NET" >>{told}; exec $real "$@"')
+    rig.program(
+        "ior",
+        f'echo "$(hostname) $STORAGE_TUNED $STORAGE_NET" >>{told}; exec $real "$@"',
+    )
     words = ("-n", "IorPosix%files=per-process%order=sequential%cache=direct")
     run = run_on(cluster, rig, *words, OMPI_MCA_plm_rsh_agent=str(ssh))
-    assert set(told.read_text().splitlines()) == {"n1 by site tcp", "n2 by site tcp"}, run.out
+    assert set(told.read_text().splitlines()) == {"n1 by site tcp", "n2 by site tcp"}, (
+        run.out
+    )
 
 
 # --- IO500 from two hosts -------------------------------------------------------------------------
@@ -138,7 +152,9 @@ def hosts(storage):
 
 def short(hosts, rig):
     """Run the short form from both hosts; return its record, with what the tool printed as ``printed``."""
-    rig.declare(scale={"nodes": 2, "tasks_per_node": 2}, hosts=hosts.names, interface="eth0")
+    rig.declare(
+        scale={"nodes": 2, "tasks_per_node": 2}, hosts=hosts.names, interface="eth0"
+    )
     done = run_on(hosts, rig, "-n", "Io500Short", "--keep-stage-files")
     rig.assert_clean()
     assert len(done.records) == 1, done.out
@@ -151,11 +167,17 @@ def assert_values_are_the_tools(record):
     """The medians of the record are the figures that IO500 printed, the scores as well."""
     values = {metric["name"]: metric["median"] for metric in record["metrics"]}
     assert list(values) == [m.name for m in (*METRICS.values(), BW, MD, SCORE)]
-    printed = dict(re.findall(r"^\[RESULT\] +(\S+) +(\S+) ", record["printed"], re.MULTILINE))
+    printed = dict(
+        re.findall(r"^\[RESULT\] +(\S+) +(\S+) ", record["printed"], re.MULTILINE)
+    )
     assert {METRICS[name].name: float(value) for name, value in printed.items()} == {
-        name: value for name, value in values.items() if name not in ("bw", "md", "score")
+        name: value
+        for name, value in values.items()
+        if name not in ("bw", "md", "score")
     }
-    total = re.search(r"Bandwidth (\S+) GiB/s : IOPS (\S+) kiops : TOTAL (\S+)", record["printed"])
+    total = re.search(
+        r"Bandwidth (\S+) GiB/s : IOPS (\S+) kiops : TOTAL (\S+)", record["printed"]
+    )
     assert [values["bw"], values["md"], values["score"]] == pytest.approx(
         [float(value) for value in total.groups()], rel=1e-4
     )
@@ -180,14 +202,24 @@ def test_hosts_with_one_cache_read_and_stat_nothing_that_is_believed(
         *("mdtest_easy_delete_rate", "mdtest_hard_delete_rate"),
     }, record["reason"]
     witnessed = [
-        f for f in record["findings"] if f["guard"] == "G8" and f["metric"] == "ior_hard_write_bw"
+        f
+        for f in record["findings"]
+        if f["guard"] == "G8" and f["metric"] == "ior_hard_write_bw"
     ]
     assert any("or more in each execution" in f["saw"] for f in witnessed), witnessed
     # The counters over time tell the phases apart: both writes moved their bytes while they ran.
-    by_phase = {f["metric"]: f["saw"] for f in record["findings"] if "while it ran" in f["demands"]}
+    by_phase = {
+        f["metric"]: f["saw"]
+        for f in record["findings"]
+        if "while it ran" in f["demands"]
+    }
     for metric in ("ior_easy_write_bw", "ior_hard_write_bw"):
         assert "or more while it ran" in by_phase[metric]
-    clocks = [f for f in record["findings"] if "of the phase that the counters" in f["demands"]]
+    clocks = [
+        f
+        for f in record["findings"]
+        if "of the phase that the counters" in f["demands"]
+    ]
     assert {f["outcome"] for f in clocks} <= {"ok"}
 
 
@@ -207,7 +239,11 @@ def test_all_hosts_read_and_write_at_once(cluster, make_module_rig):
     names = ["read_bw", "write_bw", "write_iops", "read_iops", "read_iops_ratio"]
     assert [metric["name"] for metric in done.record["metrics"]] == names
     # No counter under the mount is the hosts' own; the tool's words of both ways must agree with it.
-    said = [(f["metric"], f["outcome"]) for f in done.record["findings"] if f["guard"] == "G8"]
+    said = [
+        (f["metric"], f["outcome"])
+        for f in done.record["findings"]
+        if f["guard"] == "G8"
+    ]
     assert {"read_bw", "write_bw"} <= {metric for metric, _ in said}
     assert "invalid" not in {outcome for _, outcome in said}
 
@@ -228,12 +264,16 @@ def of_shared_files(run):
         # PnetCDF makes each file twice, and IOR says so: that is no fault.
         assert "warning of the tool" not in str(record)
     return {
-        record["parameters"]["api"]: {metric["name"]: metric for metric in record["metrics"]}
+        record["parameters"]["api"]: {
+            metric["name"]: metric for metric in record["metrics"]
+        }
         for record in records
     }
 
 
-def test_a_shared_file_is_written_by_all_hosts_through_each_library(cluster, make_module_rig):
+def test_a_shared_file_is_written_by_all_hosts_through_each_library(
+    cluster, make_module_rig
+):
     """It is read back by the next host, whose cache is that of the writer here: so the read is not believed.
 
     IOR cannot do that through PnetCDF: there each reads its own part, from an emptied cache.
@@ -256,7 +296,9 @@ def test_a_shared_file_is_written_by_all_hosts_through_each_library(cluster, mak
 @pytest.mark.skipif(shutil.which("elbencho") is None, reason="elbencho is not on PATH")
 def test_elbencho_mixes_on_all_hosts(cluster, make_module_rig):
     rig = make_module_rig(tools=("elbencho", "ior"), limits={"case_bytes": "160 MiB"})
-    rig.declare(scale={"nodes": 3, "tasks_per_node": 2}, hosts=cluster.names, interface="eth0")
+    rig.declare(
+        scale={"nodes": 3, "tasks_per_node": 2}, hosts=cluster.names, interface="eth0"
+    )
     record = run_on(cluster, rig, "-n", "^ElbenchoMixed").record
     rig.assert_clean()
     assert record["verdict"] in ("UNREFERENCED", "UNSTABLE"), record["reason"]
@@ -267,7 +309,9 @@ def test_elbencho_mixes_on_all_hosts(cluster, make_module_rig):
 
 def test_an_output_is_written_by_all_hosts(cluster, make_module_rig):
     if not HEADER.exists():
-        pytest.skip("no wrf_io with its header on PATH (docs/checks.md says how to build it)")
+        pytest.skip(
+            "no wrf_io with its header on PATH (docs/checks.md says how to build it)"
+        )
     rig = striped(
         make_module_rig,
         scale={"nodes": 3, "tasks_per_node": 1},
@@ -283,5 +327,7 @@ def test_an_output_is_written_by_all_hosts(cluster, make_module_rig):
     rig.assert_clean()
     assert done.record["verdict"] in ("UNREFERENCED", "UNSTABLE"), done.record["reason"]
     assert (done.record["nodes"], done.record["parameters"]) == (3, {"stripe_count": 4})
-    said = {f["guard"]: f["outcome"] for f in done.record["findings"] if f["metric"] is None}
+    said = {
+        f["guard"]: f["outcome"] for f in done.record["findings"] if f["metric"] is None
+    }
     assert said["G10"] == said["G11"] == "ok", done.record["findings"]

@@ -71,7 +71,9 @@ class Cluster:
         """Start ReFrame on the head."""
         path = f"{self.rig.environment(**extra)['PATH']}:/usr/sbin:/sbin"
         asked = self.slurm.hosts.command(self.slurm.head, command(*OPTIONS, *words))
-        return self.rig.start(asked, **{**extra, **self.slurm.environment, "PATH": path})
+        return self.rig.start(
+            asked, **{**extra, **self.slurm.environment, "PATH": path}
+        )
 
     def run(self, *names, **extra):
         """Run checks by name, to the end."""
@@ -82,24 +84,33 @@ class Cluster:
         """Whether a program runs on every node."""
         found = self.slurm.processes()
         return len(found) == NODES and all(
-            any(re.search(rf"(^|/){program} ", line) for line in lines) for lines in found.values()
+            any(re.search(rf"(^|/){program} ", line) for line in lines)
+            for lines in found.values()
         )
 
     def await_program(self, program):
         """Wait until a program runs on all nodes and there is data on the target."""
         wait_for(lambda: self.running(program), 180, f"{program} on all nodes")
         wait_for(
-            lambda: any(p.is_file() and p.stat().st_size > 0 for p in self.data()), 180, "data"
+            lambda: any(p.is_file() and p.stat().st_size > 0 for p in self.data()),
+            180,
+            "data",
         )
 
     def data(self):
         """Files on the target, without the session's marker."""
-        return [p for p in self.rig.leftovers() if not p.is_dir() and p.name != ".iogauge-session"]
+        return [
+            p
+            for p in self.rig.leftovers()
+            if not p.is_dir() and p.name != ".iogauge-session"
+        ]
 
     def assert_nothing_left(self, seconds=90):
         """No job, no process on any node, nothing on the target."""
         wait_for(lambda: not self.slurm.jobs(), seconds, "the end of all jobs")
-        wait_for(lambda: not self.slurm.processes(), seconds, "the end of all processes")
+        wait_for(
+            lambda: not self.slurm.processes(), seconds, "the end of all processes"
+        )
         self.rig.assert_clean()
 
 
@@ -108,7 +119,9 @@ def long_fio(make, **fields):
     limits = {"phase_seconds": "300 s", "case_bytes": "64 MiB", "lock_lease": "10 s"}
     rig = make(tools=("fio", "ior"), limits=limits, **{"time_limit": LIMIT, **fields})
     paced = "grep -q rate_iops randread.fio || echo rate_iops=50 >>randread.fio"
-    rig.program("fio", f'case "$*" in *randread.fio*) {paced} ;; esac; exec "$real" "$@"')
+    rig.program(
+        "fio", f'case "$*" in *randread.fio*) {paced} ;; esac; exec "$real" "$@"'
+    )
     return rig
 
 
@@ -132,7 +145,9 @@ def measured(slurm, make_module_rig):
     rig = make_module_rig(tools=("fio", "ior"), time_limit=LIMIT)
     library, where = rig.base / "where.so", rig.base / "where"
     source = ROOT / "tests" / "support" / "where.c"
-    subprocess.run(["gcc", "-shared", "-fPIC", "-o", library, source, "-ldl"], check=True)
+    subprocess.run(
+        ["gcc", "-shared", "-fPIC", "-o", library, source, "-ldl"], check=True
+    )
     where.mkdir()
     rig.program("ior", f'WHERE={where}/ior LD_PRELOAD={library} exec "$real" "$@"')
     cluster = Cluster(rig, slurm)
@@ -144,7 +159,9 @@ def measured(slurm, make_module_rig):
 
 def test_what_meets_its_reference_passes(measured):
     run, _ = measured
-    assert {(r["nodes"], r["fingerprint"]["nodes"]) for r in run.records} == {(NODES, "n[1-4]")}
+    assert {(r["nodes"], r["fingerprint"]["nodes"]) for r in run.records} == {
+        (NODES, "n[1-4]")
+    }
     found = {record["check"]: record for record in run.records}
     assert {check: record["verdict"] for check, record in found.items()} == {
         "IorPosix": "FAIL",
@@ -152,10 +169,14 @@ def test_what_meets_its_reference_passes(measured):
     }, "\n".join(record["reason"] for record in run.records)
     assert run.rc == 1
     assert "read_bw" in found["IorPosix"]["reason"]
-    bandwidths = {metric["name"]: metric["verdict"] for metric in found["IorPosix"]["metrics"]}
+    bandwidths = {
+        metric["name"]: metric["verdict"] for metric in found["IorPosix"]["metrics"]
+    }
     assert bandwidths == {"write_bw": "PASS", "read_bw": "FAIL"}
     (script,) = run.stage.rglob("RandomRead*/rfm_job.sh")
-    (warned,) = re.findall(r"^#SBATCH --signal=B:USR1@(\d+)$", script.read_text(), re.MULTILINE)
+    (warned,) = re.findall(
+        r"^#SBATCH --signal=B:USR1@(\d+)$", script.read_text(), re.MULTILINE
+    )
     assert int(warned) >= 30 and f"IOG_WARNED={warned}\n" in script.read_text()
 
 
@@ -195,9 +216,13 @@ def test_the_clients_of_fio_are_the_nodes(measured):
     assert [host for host, *_ in served] == ["n1", "n2", "n3", "n4"]
     text = run.file("fio-randread.1.json").read_text()
     clients = json.loads(text[text.index("{") :])["client_stats"]
-    per_client = [client["hostname"] for client in clients if client["jobname"] != "All clients"]
+    per_client = [
+        client["hostname"] for client in clients if client["jobname"] != "All clients"
+    ]
     addresses = [address.partition(",")[0] for _, address, _ in served]
-    assert sorted(per_client) == sorted(2 * addresses) or sorted(per_client) == addresses
+    assert (
+        sorted(per_client) == sorted(2 * addresses) or sorted(per_client) == addresses
+    )
     total = {client["jobname"]: client["read"]["total_ios"] for client in clients}
     assert 0 < total["randread"] < total["All clients"]
 
@@ -211,11 +236,20 @@ def test_ranks_stand_where_they_are_asked_to(slurm, cyclic):
         *binding_options("srun", 2, os.cpu_count() or 1),
     ]
     told = "echo $SLURM_PROCID $(uname -n) $(sed -n 's/^Cpus_allowed_list:.//p' /proc/self/status)"
-    words = ["srun", "--nodes=4", "--ntasks=8", "--ntasks-per-node=2", "--exclusive", *options]
+    words = [
+        "srun",
+        "--nodes=4",
+        "--ntasks=8",
+        "--ntasks-per-node=2",
+        "--exclusive",
+        *options,
+    ]
     lines = [line.split() for line in slurm.run(*words, "sh", "-c", told).splitlines()]
     ranks = [host for _, host, _ in sorted(lines, key=lambda line: int(line[0]))]
     nodes = slurm.nodes
-    assert ranks == (nodes * 2 if cyclic else [node for node in nodes for _ in range(2)])
+    assert ranks == (
+        nodes * 2 if cyclic else [node for node in nodes for _ in range(2)]
+    )
     if (os.cpu_count() or 1) >= 2:
         for node in nodes:
             first, second = (cores for _, host, cores in lines if host == node)
@@ -239,7 +273,9 @@ def test_one_launch_asks_the_nodes_what_they_lack(slurm, make_rig):
     assert f"nodes of default: {NODES} answered: " in said, said
     assert "does not see" not in said and "cannot write" not in said, said
     said = " ".join(check(access=["--partition=nowhere"]).out.split())
-    assert "nodes of default: no node answered: srun: error: invalid partition" in said, said
+    assert (
+        "nodes of default: no node answered: srun: error: invalid partition" in said
+    ), said
     assert "not ready" in said, said
 
 
@@ -292,7 +328,9 @@ def test_a_node_that_dies(slurm, make_rig):
 def test_an_agent_that_dies_is_named(slurm, make_rig):
     """The tool goes on; what the kernel counted on that node nobody knows."""
     limits = {"phase_seconds": "8 s", "case_bytes": "64 MiB"}
-    cluster = Cluster(make_rig(tools=("fio", "ior"), limits=limits, time_limit=LIMIT), slurm)
+    cluster = Cluster(
+        make_rig(tools=("fio", "ior"), limits=limits, time_limit=LIMIT), slurm
+    )
 
     def reading():
         lines = [line for each in slurm.processes().values() for line in each]
@@ -307,7 +345,9 @@ def test_an_agent_that_dies_is_named(slurm, make_rig):
     cluster.assert_nothing_left()
     said = {f["metric"]: f["saw"] for f in run.record["findings"] if f["guard"] == "G8"}
     for metric in ("read_iops", "read_bw"):
-        assert "no second witness" in said[metric] and "(n3 told nothing" in said[metric], run.out
+        assert (
+            "no second witness" in said[metric] and "(n3 told nothing" in said[metric]
+        ), run.out
 
 
 # --- a day of an administrator: from a new site to the vendor's bundle  ---------------------------
@@ -321,7 +361,9 @@ def test_an_agent_that_dies_is_named(slurm, make_rig):
 )
 def test_a_day(storage):
     """A slow node, a slow target, a maintenance window, their repairs: the script asserts what it shows."""
-    missing = [name for name in ("tc", "iperf3", "mkfs.xfs") if shutil.which(name) is None]
+    missing = [
+        name for name in ("tc", "iperf3", "mkfs.xfs") if shutil.which(name) is None
+    ]
     if (reason := support.why_not(False)) is not None or missing:
         pytest.skip(reason or f"not on PATH: {', '.join(missing)}")
     place = storage / "day"

@@ -22,7 +22,9 @@ def ior_result(file, access):
 
 def mdtest_rate(file, row):
     """Mean of a row of mdtest's first table, read with no more than a split."""
-    return _mean(file.read_text().split("SUMMARY rate")[1].split("SUMMARY time")[0], row)
+    return _mean(
+        file.read_text().split("SUMMARY rate")[1].split("SUMMARY time")[0], row
+    )
 
 
 def mdtest_seconds(file, row):
@@ -58,7 +60,9 @@ def check(run, check_name, expected, exact=0):
         assert metric["unit"] == unit
         assert metric["samples"] == pytest.approx(samples, rel=exact)
         assert metric["median"] == statistics.median(metric["samples"])
-        value, *_, reported_unit, _result = case["perfvalues"][f"rig:default:{metric['name']}"]
+        value, *_, reported_unit, _result = case["perfvalues"][
+            f"rig:default:{metric['name']}"
+        ]
         assert (value, reported_unit) == (float(f"{metric['median']:.6g}"), unit)
 
 
@@ -69,7 +73,9 @@ def fio_run(make_module_rig):
     rig.write_references(GENEROUS)
     # Three, so that the median is not the mean.
     three = ("-S", "FioRandomRead.repetitions=3")
-    run = rig.run("-n", "FioMetadata", "-n", "FioRandomRead%block=4", *three, "--keep-stage-files")
+    run = rig.run(
+        "-n", "FioMetadata", "-n", "FioRandomRead%block=4", *three, "--keep-stage-files"
+    )
     rig.assert_clean()
     return run
 

@@ -64,11 +64,20 @@ def test_direct_reads_from_the_memory_of_a_daemon(make_rig, devices):
     try:
         with hanging.mounted(folder, keeps=True) as mount:
             (mount.point / "t").mkdir()
-            declared = {"type": "fuse", "source": "slowfs-place", "honours_o_direct": True}
+            declared = {
+                "type": "fuse",
+                "source": "slowfs-place",
+                "honours_o_direct": True,
+            }
             # Not as many bytes as other tests write meanwhile to devices of their own: theirs would be taken for its own.
             limits = {"case_bytes": "172 MiB"}
             run = judged(
-                make_rig, mount.point, *DIRECT, tools=("fio",), declared=declared, limits=limits
+                make_rig,
+                mount.point,
+                *DIRECT,
+                tools=("fio",),
+                declared=declared,
+                limits=limits,
             )
     except hanging.Unavailable as error:
         pytest.skip(str(error))
@@ -80,7 +89,9 @@ def test_direct_reads_from_the_memory_of_a_daemon(make_rig, devices):
 
 @pytest.mark.needs_fio
 @pytest.mark.skipif(shutil.which("bindfs") is None, reason="bindfs is not on PATH")
-@pytest.mark.parametrize("memory", [True, pytest.param(False, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize(
+    "memory", [True, pytest.param(False, marks=pytest.mark.nightly)]
+)
 def test_a_directory_that_a_program_shows_elsewhere(make_rig, devices, memory):
     """bindfs names the directory as its source: on memory nothing passes, on storage it may."""
     folder = devices.formatted("ext4")
@@ -92,15 +103,23 @@ def test_a_directory_that_a_program_shows_elsewhere(make_rig, devices, memory):
     try:
         (point / "t").mkdir(exist_ok=True)
         declared = {"type": "fuse", "source": str(folder)}
-        run = judged(make_rig, point, "-n", "FioMetadata", tools=("fio",), declared=declared)
+        run = judged(
+            make_rig, point, "-n", "FioMetadata", tools=("fio",), declared=declared
+        )
     finally:
         shell("umount", "--lazy", str(point))
     if memory:
-        run.never_passed(r"G9 storage: the target is memory, not storage \(fuse on tmpfs")
+        run.never_passed(
+            r"G9 storage: the target is memory, not storage \(fuse on tmpfs"
+        )
     else:
         # A sync of its mount ends at the program.
         assert run.record["verdict"] == "PASS", run.out
-        said = {f["metric"] for f in run.record["findings"] if "no second witness" in f["saw"]}
+        said = {
+            f["metric"]
+            for f in run.record["findings"]
+            if "no second witness" in f["saw"]
+        }
         assert {"create_rate", "remove_rate"} <= said, run.record["findings"]
 
 
@@ -116,17 +135,23 @@ int main(int count, char **words)
 
 
 @pytest.mark.needs_ior
-@pytest.mark.skipif(shutil.which("eatmydata") is None, reason="eatmydata is not on PATH")
+@pytest.mark.skipif(
+    shutil.which("eatmydata") is None, reason="eatmydata is not on PATH"
+)
 def test_a_library_that_only_the_tasks_know_of(make_rig, devices):
     """A program under the tool's name preloads it: neither the job's environment nor a script tells."""
     rig = make_rig(target=devices.formatted("ext4") / "t", tools=("ior",))
     rig.write_references(GENEROUS)
     said = shell("eatmydata", "sh", "-c", "echo $LD_PRELOAD").split()[0]
-    library = said if said.startswith("/") else shell("sh", "-c", f"ls /usr/lib/*/{said}")
+    library = (
+        said if said.startswith("/") else shell("sh", "-c", f"ls /usr/lib/*/{said}")
+    )
     source = devices.folder / "wrapper.c"
     source.write_text(WRAPPER % {"library": library, "real": shutil.which("ior")})
     shell("gcc", "-o", str(rig.bin / "ior"), str(source))
-    rig.run(*IOR_DIRECT).never_passed(r"G22 environment: libeatmydata.so\S* \(loaded by a task\)")
+    rig.run(*IOR_DIRECT).never_passed(
+        r"G22 environment: libeatmydata.so\S* \(loaded by a task\)"
+    )
 
 
 LIES = """
@@ -165,17 +190,36 @@ int unlink(const char *path)
 @pytest.mark.parametrize(
     ("way", "words", "cause"),
     [
-        ("O_RDONLY", IOR_DIRECT, r"O_DIRECT, but the page cache held .* after the read"),
+        (
+            "O_RDONLY",
+            IOR_DIRECT,
+            r"O_DIRECT, but the page cache held .* after the read",
+        ),
         ("O_RDWR", IOR_DIRECT, r"O_DIRECT, but the page cache held .* after the write"),
-        ("", ("-n", "MdtestEasy"), r"removed, as the tool says; the inodes in use changed"),
+        (
+            "",
+            ("-n", "MdtestEasy"),
+            r"removed, as the tool says; the inodes in use changed",
+        ),
     ],
 )
 def test_a_tool_that_does_something_easier(make_rig, devices, way, words, cause):
     """Each byte moves from and to the disk, and in the tool's time. Only what stays behind tells."""
     source, library = devices.folder / "lies.c", devices.folder / "lies.so"
     source.write_text(LIES)
-    shell("gcc", "-w", "-shared", "-fPIC", f"-DWAY={way or -1}", "-o", str(library), str(source))
-    rig = make_rig(target=devices.formatted("ext4") / "t", tools=("ior", "mdtest"), limits=ALONE)
+    shell(
+        "gcc",
+        "-w",
+        "-shared",
+        "-fPIC",
+        f"-DWAY={way or -1}",
+        "-o",
+        str(library),
+        str(source),
+    )
+    rig = make_rig(
+        target=devices.formatted("ext4") / "t", tools=("ior", "mdtest"), limits=ALONE
+    )
     rig.write_references(GENEROUS)
     rig.program("ior" if way else "mdtest", f'LD_PRELOAD={library} exec "$real" "$@"')
     ran = rig.run(*words)
@@ -192,7 +236,9 @@ def test_half_of_the_ranks_write_nothing(make_rig, devices):
     rig.write_references(GENEROUS)
     memory = Path(f"/dev/shm/iogauge-half-{os.getpid()}")
     link = f'rm -f {memory}; ln -s {memory} "$IOG_DIR/data.00000001"'
-    rig.program("ior", f'case "$rank $* " in 1*" -w "*) {link} ;; esac\nexec "$real" "$@"')
+    rig.program(
+        "ior", f'case "$rank $* " in 1*" -w "*) {link} ;; esac\nexec "$real" "$@"'
+    )
     try:
         rig.run(*IOR).never_passed("G8 witness: the tool wrote 128 MiB, as it says")
         assert memory.exists()
@@ -207,7 +253,9 @@ def test_small_files_that_come_from_a_cache(make_rig, devices):
     rig = make_rig(target=target, tools=("mdtest",), limits={"case_files": 2_000})
     rig.write_references(GENEROUS)
     run = rig.run("-n", "MdtestHard")
-    run.never_passed("G8 witness: the tool read .*, as it says; the kernel moved for its tasks")
+    run.never_passed(
+        "G8 witness: the tool read .*, as it says; the kernel moved for its tasks"
+    )
 
 
 # Not of the module: a module that shares a fixture runs in one worker, and this one waits for slow disks for ten minutes.
@@ -235,7 +283,10 @@ def test_a_slow_clock_and_a_disk_that_does_not_count(make_rig, devices, clock):
         "G4 clock: the tool reports .*; its bytes moved for .* .asked for by its first task."
     )
     # A busy node makes of a contradicted clock CONTAMINATED: whose time it was cannot be said then.
-    assert {metric["verdict"] for metric in run.record["metrics"]} <= {"INVALID", "CONTAMINATED"}
+    assert {metric["verdict"] for metric in run.record["metrics"]} <= {
+        "INVALID",
+        "CONTAMINATED",
+    }
 
 
 @pytest.mark.nightly
@@ -244,7 +295,9 @@ def test_a_slow_clock_and_files_that_nobody_counts(make_rig, devices, clock):
     """btrfs tells no inodes, as no network does. The lines of mdtest tell the time."""
     target = devices.formatted("btrfs")
     # mdtest syncs what it has made: so few files take it some seconds on a slow disk.
-    rig = make_rig(target=target / "t", tools=("mdtest",), limits={"case_files": 30_000})
+    rig = make_rig(
+        target=target / "t", tools=("mdtest",), limits={"case_files": 30_000}
+    )
     rig.write_references(GENEROUS)
     rig.program("mdtest", f'LD_PRELOAD={clock} CLOCK_SPEED=0.33 exec "$real" "$@"')
     with capped(devices.last, written=4 * MIB):
@@ -281,7 +334,9 @@ def test_files_that_are_hidden_from_the_target(make_rig, devices):
 def writer(target):
     """Another program that writes to a target, 16 MiB at a time, as fast as its disk takes them."""
     # The same 16 MiB again and again: the disk has no room for all that it writes until the case ends.
-    once = f"dd if=/dev/zero of={target}/theirs bs=1M count=16 oflag=direct conv=notrunc"
+    once = (
+        f"dd if=/dev/zero of={target}/theirs bs=1M count=16 oflag=direct conv=notrunc"
+    )
     words = ["sh", "-c", f"while {once} 2>/dev/null; do :; done"]
     other = subprocess.Popen(words, start_new_session=True)
     try:
@@ -310,7 +365,13 @@ def test_a_slow_disk_is_healthy(make_rig, devices):
     limits = {"phase_seconds": "3 s", "case_bytes": "64 MiB", **ALONE}
     with capped(devices.last, read=20 * MIB, written=20 * MIB):
         run = judged(
-            make_rig, target, *IOR, *DIRECT, *IOR_DIRECT, tools=("ior", "fio"), limits=limits
+            make_rig,
+            target,
+            *IOR,
+            *DIRECT,
+            *IOR_DIRECT,
+            tools=("ior", "fio"),
+            limits=limits,
         )
     assert [record["verdict"] for record in run.records] == ["PASS"] * 3, run.out
     # What test_contents.py makes untrue is true here.
@@ -320,8 +381,12 @@ def test_a_slow_disk_is_healthy(make_rig, devices):
         text = "\n".join(f["saw"] for f in found)
         tool = "fio" if record["check"].startswith("Fio") else "ior"
         assert f"{tool} checked its data in the warm-up" in text
-        assert re.search(r"[1-9][0-9]* block\(s\) of 1 repetition\(s\) read again", text), text
-    figures = {m["name"]: m["median"] for record in run.records for m in record["metrics"]}
+        assert re.search(
+            r"[1-9][0-9]* block\(s\) of 1 repetition\(s\) read again", text
+        ), text
+    figures = {
+        m["name"]: m["median"] for record in run.records for m in record["metrics"]
+    }
     # Others use the machine too.
     assert figures["write_bw"] < 22
 
@@ -331,7 +396,14 @@ def test_a_disk_that_others_share_request_by_request(make_rig, devices):
     """A disk of 400 reads a second, half of them for another program: some MiB, which are few bytes and half of the work."""
     target = devices.formatted("ext4")
     limits = {"phase_seconds": "6 s", "case_bytes": "32 MiB", "max_foreign": "10 %"}
-    other = ["fio", "--name=other", "--size=64m", "--bs=4k", "--direct=1", "--numjobs=2"]
+    other = [
+        "fio",
+        "--name=other",
+        "--size=64m",
+        "--bs=4k",
+        "--direct=1",
+        "--numjobs=2",
+    ]
     shell(*other, "--rw=write", f"--directory={target}", "--end_fsync=1")
     reads = ["--rw=randread", f"--directory={target}", "--time_based", "--runtime=600"]
     reading = subprocess.Popen([*other, *reads], stdout=subprocess.DEVNULL)
@@ -342,4 +414,6 @@ def test_a_disk_that_others_share_request_by_request(make_rig, devices):
         reading.terminate()
         reading.wait()
     assert run.record["verdict"] == "CONTAMINATED", run.out
-    assert re.search(r"G19 foreign load: others on .* of \d+ requests", run.out), run.out
+    assert re.search(r"G19 foreign load: others on .* of \d+ requests", run.out), (
+        run.out
+    )

@@ -71,7 +71,9 @@ class Process:
         with selectors.DefaultSelector() as selector:
             selector.register(number, selectors.EVENT_READ)
             while True:
-                if not selector.select(None if end is None else max(0.0, end - time.monotonic())):
+                if not selector.select(
+                    None if end is None else max(0.0, end - time.monotonic())
+                ):
                     raise subprocess.TimeoutExpired(str(self.pid), timeout or 0)
                 block = os.read(number, 1 << 16)
                 if not block:
@@ -104,7 +106,9 @@ class Server:
         room = "-" * _ROOM_BYTES
         subprocess.run(
             [*words, room],
-            env={k: v for k, v in self.environment.items() if not _READ_LATE.fullmatch(k)}
+            env={
+                k: v for k, v in self.environment.items() if not _READ_LATE.fullmatch(k)
+            }
             | {"PATH": self.environment["PATH"], "IOGAUGE_ROOM": room},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
@@ -125,7 +129,11 @@ class Server:
         )
 
     def start(
-        self, words: Sequence[str], cwd: Path, environment: dict[str, str], like: int = 0
+        self,
+        words: Sequence[str],
+        cwd: Path,
+        environment: dict[str, str],
+        like: int = 0,
     ) -> Process:
         """Start ``reframe`` or ``iogauge`` with arguments, in the namespaces of the process ``like`` if one is named."""
         name, *arguments = words
@@ -163,7 +171,9 @@ def server() -> Server:
         return _server()
 
 
-def start(words: Sequence[str], cwd: Path, environment: dict[str, str]) -> Process | None:
+def start(
+    words: Sequence[str], cwd: Path, environment: dict[str, str]
+) -> Process | None:
     """Start a command by a fork, also below ``nsenter`` or ``unshare``; None if it must start cold."""
     at = next((n for n, word in enumerate(words) if word in _COMMANDS), None)
     if at is None or not hasattr(os, "pidfd_open") or not server().suits(environment):
@@ -185,4 +195,6 @@ def start(words: Sequence[str], cwd: Path, environment: dict[str, str]) -> Proce
     with holder:
         assert holder.stdout is not None
         ready = holder.stdout.readline() == "ready\n"
-        return server().start(words[at:], cwd, environment, holder.pid) if ready else None
+        return (
+            server().start(words[at:], cwd, environment, holder.pid) if ready else None
+        )

@@ -60,7 +60,9 @@ class Site:
         }
         mpi = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
         return completed(
-            ["iogauge", *words], cwd=ROOT, env={**os.environ, **mpi, **folders, "COLUMNS": "160"}
+            ["iogauge", *words],
+            cwd=ROOT,
+            env={**os.environ, **mpi, **folders, "COLUMNS": "160"},
         )
 
     @property
@@ -78,7 +80,9 @@ class Site:
     def records(self) -> list[dict[str, Any]]:
         """Return all records, in their order."""
         files = sorted((self.base / "home").glob("history/*/*.jsonl"))
-        return [json.loads(line) for file in files for line in file.read_text().splitlines()]
+        return [
+            json.loads(line) for file in files for line in file.read_text().splitlines()
+        ]
 
 
 @pytest.fixture(scope="module")
@@ -86,7 +90,9 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Site:
     """A site as ``iogauge site new`` writes it, with the sizes and the points of a short look."""
     made = Site(tmp_path_factory.mktemp("lustre"))
     (made.base / "sites").mkdir()
-    done = made.run("site", "new", made.name, "--target", TARGET, "--ceiling", "100 Tbit/s")
+    done = made.run(
+        "site", "new", made.name, "--target", TARGET, "--ceiling", "100 Tbit/s"
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     topology, expect = made.extras["topology"], made.extras["expect"]
     targets, metadata_targets = topology["targets"], topology["metadata_targets"]
@@ -128,7 +134,9 @@ def test_a_new_site_describes_a_client_of_lustre(site):
     target = site.extras["target"]
     assert target["type"] == "lustre" and target["uuid"], target
     assert "cache" not in target and "honours_o_direct" not in target, target
-    assert {"lustre.osts", "lustre.mdts", "layout.stripe_count"} <= set(site.extras["expect"])
+    assert {"lustre.osts", "lustre.mdts", "layout.stripe_count"} <= set(
+        site.extras["expect"]
+    )
     done = site.run("check", site.name)
     assert done.returncode == 0, done.stdout
 
@@ -139,7 +147,11 @@ def test_each_case_is_believed_or_names_the_load_of_others(measured):
         f"{r['case']}: {r['reason']}"
         for r in measured
         if r["verdict"] not in BELIEVED
-        and not (os.getuid() and "Operation not permitted" in r["reason"] and "Mdt" in r["check"])
+        and not (
+            os.getuid()
+            and "Operation not permitted" in r["reason"]
+            and "Mdt" in r["check"]
+        )
     ]
     assert len(measured) > len(CHECKS) and not wrong, "\n".join(wrong)
 
@@ -152,9 +164,16 @@ def test_the_client_bears_witness(measured):
         for finding in record["findings"]
         if "no second witness" in finding["saw"] and finding["guard"] in ("G8", "G11")
     }
-    told = any("lustre" in str(record["fingerprint"].get("lustre.client")) for record in measured)
+    told = any(
+        "lustre" in str(record["fingerprint"].get("lustre.client"))
+        for record in measured
+    )
     version = next(str(r["fingerprint"].get("lustre.client", "0")) for r in measured)
-    if os.getuid() and tuple(map(int, re.findall(r"\d+", version)[:2])) < (2, 17) and not told:
+    if (
+        os.getuid()
+        and tuple(map(int, re.findall(r"\d+", version)[:2])) < (2, 17)
+        and not told
+    ):
         pytest.skip(f"Lustre {version} tells root alone what its client has moved")
     assert not unseen, "\n".join(sorted(unseen))
 
@@ -167,20 +186,29 @@ def test_the_target_is_left_as_it_was(site, measured):
 @contextlib.contextmanager
 def _slowed(device: str) -> Iterator[None]:
     """One storage target gets 16 pages a request, and one request at a time, from this client alone."""
-    slow = {f"osc.{device}.max_pages_per_rpc": 16, f"osc.{device}.max_rpcs_in_flight": 1}
+    slow = {
+        f"osc.{device}.max_pages_per_rpc": 16,
+        f"osc.{device}.max_rpcs_in_flight": 1,
+    }
     before = [completed(["lctl", "get_param", "-n", name], check=True) for name in slow]
     try:
         for name, value in slow.items():
             subprocess.run(
-                ["lctl", "set_param", f"{name}={value}"], check=True, capture_output=True
+                ["lctl", "set_param", f"{name}={value}"],
+                check=True,
+                capture_output=True,
             )
         yield
     finally:
         for name, old in zip(slow, before, strict=True):
-            subprocess.run(["lctl", "set_param", f"{name}={old.stdout.strip()}"], check=True)
+            subprocess.run(
+                ["lctl", "set_param", f"{name}={old.stdout.strip()}"], check=True
+            )
 
 
-@pytest.mark.skipif(os.getuid() != 0 or not shutil.which("lctl"), reason="needs root and lctl")
+@pytest.mark.skipif(
+    os.getuid() != 0 or not shutil.which("lctl"), reason="needs root and lctl"
+)
 def test_a_slowed_storage_target_is_named(site, measured):
     """The needle names it, and no other."""
     devices = sorted(Path("/sys/fs/lustre/osc").glob("*-OST*-osc-[!M]*"))
@@ -193,7 +221,9 @@ def test_a_slowed_storage_target_is_named(site, measured):
     with _slowed(devices[1].name):
         site.run("run", f"--system={site.name}", "-n", "TargetNeedle", "--wide")
     slow = re.search(r"OST[0-9a-f]{4}", devices[1].name)
-    found = [record for record in site.records() if record["check"] == "TargetNeedle"][-1]
+    found = [record for record in site.records() if record["check"] == "TargetNeedle"][
+        -1
+    ]
     named = re.search(r"ost[0-9a-f]{4}(?=: )", found["reason"])
     assert found["verdict"] == "FAIL", found["reason"]
     assert slow and named and named[0] == slow[0].lower(), found["reason"]
@@ -204,6 +234,8 @@ def test_the_page(site, measured, capsys):
     page = Path(os.environ.get("IOGAUGE_RIG_PAGE", "lustre.html")).absolute()
     done = site.run("report", "--since", "1d", "--html", str(page))
     assert page.stat().st_size > 10_000, done.stdout + done.stderr
-    lines = [f"{r['verdict']:13} {r['case']:66} {r['reason']}"[:160] for r in site.records()]
+    lines = [
+        f"{r['verdict']:13} {r['case']:66} {r['reason']}"[:160] for r in site.records()
+    ]
     with capsys.disabled():
         print("", *lines, READ, f"The page: {page}", sep="\n")

@@ -59,7 +59,9 @@ def spack():
 
     def run(*arguments, check=True, timeout=600):
         # A program that the lint or the benchmarks put in front must not be Spack's Python.
-        environment = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "SPACK_ENV")}
+        environment = {
+            k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "SPACK_ENV")
+        }
         done = subprocess.run(
             [program, *map(str, arguments)],
             stdout=subprocess.PIPE,
@@ -71,7 +73,9 @@ def spack():
             cwd=ROOT,
         )
         if check and done.returncode:
-            raise AssertionError(f"spack {' '.join(map(str, arguments))}:\n{done.stdout}")
+            raise AssertionError(
+                f"spack {' '.join(map(str, arguments))}:\n{done.stdout}"
+            )
         return done
 
     return run
@@ -83,7 +87,9 @@ def builtin(spack):
     code = 'import spack.repo; print(spack.repo.PATH.get_repo("builtin").root)'
     done = spack("-e", ROOT / "environments/generic", "python", "-c", code, check=False)
     path = (
-        Path(done.stdout.strip().splitlines()[-1]) if done.stdout.strip() else Path("/nonexistent")
+        Path(done.stdout.strip().splitlines()[-1])
+        if done.stdout.strip()
+        else Path("/nonexistent")
     )
     if done.returncode or not path.is_dir():
         pytest.skip("Spack's package repository cannot be reached from here")

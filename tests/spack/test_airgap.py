@@ -12,7 +12,15 @@ from support.project import copied
 
 pytestmark = pytest.mark.slow
 
-GIT = ["git", "-c", "user.name=t", "-c", "user.email=t@t", "-c", "advice.detachedHead=false"]
+GIT = [
+    "git",
+    "-c",
+    "user.name=t",
+    "-c",
+    "user.email=t@t",
+    "-c",
+    "advice.detachedHead=false",
+]
 
 
 def text_of(*words, cwd, **more):
@@ -35,7 +43,12 @@ def repository(tmp_path):
     """The repository of the site `mine`, with this project, as it is, in the version v1 that it pins."""
     top = tmp_path / "storage"
     suite = copied(top / "iogauge")
-    for words in (["init", "-q"], ["add", "-A"], ["commit", "-q", "-m", "v1"], ["tag", "v1"]):
+    for words in (
+        ["init", "-q"],
+        ["add", "-A"],
+        ["commit", "-q", "-m", "v1"],
+        ["tag", "v1"],
+    ):
         subprocess.run([*GIT, *words], cwd=suite, check=True)
     (top / "sites/mine").mkdir(parents=True)
     (top / "sites/mine/settings.yaml").write_text(
@@ -53,14 +66,21 @@ def pin(top, version):
 
 
 def pack(top, *words, **more):
-    return text_of("iogauge/ci/airgap", "pack", *words, "environments/mine", cwd=top, **more)
+    return text_of(
+        "iogauge/ci/airgap", "pack", *words, "environments/mine", cwd=top, **more
+    )
 
 
 def test_an_environment_that_is_no_repositorys_is_not_carried(repository, tmp_path):
     folder = tmp_path / "elsewhere/environments/mine"
     folder.mkdir(parents=True)
     (folder / "spack.yaml").write_text("spack: {}\n")
-    command = [repository / "iogauge/ci/airgap", "pack", tmp_path / "carried.sh", folder]
+    command = [
+        repository / "iogauge/ci/airgap",
+        "pack",
+        tmp_path / "carried.sh",
+        folder,
+    ]
     status, said = text_of(*command, cwd=tmp_path)
     assert status == 1
     assert f"{tmp_path}/elsewhere/iogauge is not {repository}/iogauge" in said
@@ -69,12 +89,17 @@ def test_an_environment_that_is_no_repositorys_is_not_carried(repository, tmp_pa
 def test_a_cache_of_another_state_is_not_carried(repository, tmp_path):
     status, said = pack(repository, "--cache", tmp_path, tmp_path / "carried.sh")
     assert status == 1
-    assert f"{tmp_path}: expected a directory that ci/build-stack --cache has filled" in said
+    assert (
+        f"{tmp_path}: expected a directory that ci/build-stack --cache has filled"
+        in said
+    )
     (tmp_path / "iogauge").mkdir()
     (tmp_path / "iogauge/mine-debian12-x86_64-0123456789ab.lock").touch()
     status, said = pack(repository, "--cache", tmp_path, tmp_path / "carried.sh")
     assert status == 1
-    assert f"{tmp_path} does not hold this state of {repository}/environments/mine" in said
+    assert (
+        f"{tmp_path} does not hold this state of {repository}/environments/mine" in said
+    )
 
 
 @pytest.mark.slow
@@ -89,7 +114,9 @@ def test_a_sites_repository_is_built_without_a_network(
         pytest.skip(f"no network name space with a loopback: {said.strip()}")
     # The two programs that nothing can be measured without; the others take minutes more.
     manifest = repository / "environments/mine/spack.yaml"
-    manifest.write_text(manifest.read_text().replace("+io500+darshan", "~io500~darshan"))
+    manifest.write_text(
+        manifest.read_text().replace("+io500+darshan", "~io500~darshan")
+    )
     words = []
     if cached:
         words = ["--cache", tmp_path / "cache"]
@@ -99,14 +126,18 @@ def test_a_sites_repository_is_built_without_a_network(
             pytest.skip("no mirror with the sources, and no network to fetch them")
         assert status == 0, said[-3000:]
     status, said = pack(repository, *words, tmp_path / "carried.sh")
-    if status and re.search("some sources could not be had|No matching distribution", said):
+    if status and re.search(
+        "some sources could not be had|No matching distribution", said
+    ):
         pytest.skip(f"sources or wheels are not here: {said[-300:]}")
     assert status == 0, said[-3000:]
     # On the other side neither this machine's Spack nor its settings are known.
     there = tmp_path / "below/a/longer/path"
     home = tmp_path / "home"
     home.mkdir()
-    path = ":".join(p for p in os.environ["PATH"].split(":") if not (Path(p) / "spack").exists())
+    path = ":".join(
+        p for p in os.environ["PATH"].split(":") if not (Path(p) / "spack").exists()
+    )
     known = ("OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM")
     bare = ["env", "-i", f"PATH={path}", f"HOME={home}"]
     bare += [f"{name}=1" for name in known]
@@ -115,9 +146,9 @@ def test_a_sites_repository_is_built_without_a_network(
     assert status == 0, said[-3000:]
     assert ("from the binary cache that was carried" in said) == cached
     assert ("from the sources that were carried" in said) != cached
-    assert re.search(r"^check_stack: stack [0-9a-f]{12}; its facts: ", said, re.MULTILINE), said[
-        -3000:
-    ]
+    assert re.search(
+        r"^check_stack: stack [0-9a-f]{12}; its facts: ", said, re.MULTILINE
+    ), said[-3000:]
     # The repository is whole: its own two commands, and the programs that were built.
     use = "./setup && . ./activate && command -v ior && iogauge --version"
     status, said = text_of(*alone, *bare, "sh", "-c", use, cwd=there)

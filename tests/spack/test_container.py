@@ -34,13 +34,18 @@ def image(tmp_path):
         subprocess.run(["gcc", *options, "-o", library, tmp_path / "mpi.c"], check=True)
     of_image = tmp_path / "usr/lib/libmpi.so.40"
     options = ["-Wl,--enable-new-dtags", f"-Wl,-rpath,{of_image.parent}"]
-    subprocess.run(["gcc", "-o", view / "ior", tmp_path / "ior.c", of_image, *options], check=True)
+    subprocess.run(
+        ["gcc", "-o", view / "ior", tmp_path / "ior.c", of_image, *options], check=True
+    )
     script(tmp_path / "host/bin/mpirun", "#!/bin/sh\n")
 
     def enter(*words, **variables):
         return completed(
             [tmp_path / "image/containers/enter.sh", *words],
-            env={"PATH": os.environ["PATH"], **{k: str(v) for k, v in variables.items()}},
+            env={
+                "PATH": os.environ["PATH"],
+                **{k: str(v) for k, v in variables.items()},
+            },
         )
 
     return enter
@@ -72,7 +77,9 @@ def test_an_mpi_that_would_not_be_used_is_refused(image, tmp_path, host):
 
 
 def test_a_container_of_roots_runs_open_mpi(image):
-    done = image("sh", "-c", "echo $OMPI_ALLOW_RUN_AS_ROOT$OMPI_ALLOW_RUN_AS_ROOT_CONFIRM")
+    done = image(
+        "sh", "-c", "echo $OMPI_ALLOW_RUN_AS_ROOT$OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"
+    )
     assert done.stdout == ("11\n" if os.getuid() == 0 else "\n")
 
 

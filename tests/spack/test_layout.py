@@ -10,8 +10,16 @@ import yaml
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ROOT / "spack-repo/spack_repo/iogauge/packages"
-ENVIRONMENTS = sorted(path.parent for path in (ROOT / "environments").glob("*/spack.yaml"))
-SEEDS = {"azure-cyclecloud", "oist-saion", "azure-managed-lustre", "kaust-shaheen2", "oracle-oci"}
+ENVIRONMENTS = sorted(
+    path.parent for path in (ROOT / "environments").glob("*/spack.yaml")
+)
+SEEDS = {
+    "azure-cyclecloud",
+    "oist-saion",
+    "azure-managed-lustre",
+    "kaust-shaheen2",
+    "oracle-oci",
+}
 SEEDS |= {"rhel9", "ubuntu2404", "cray-ex"}  # examples
 RECIPES = sorted(PACKAGES.glob("*/package.py"))
 
@@ -29,7 +37,8 @@ def test_every_source_has_a_checksum(path):
     """A version has sha256, or tag and commit; a resource has a commit. A branch is no version."""
     for node in ast.walk(ast.parse(path.read_text())):
         if not (
-            isinstance(node, ast.Call) and getattr(node.func, "id", "") in ("version", "resource")
+            isinstance(node, ast.Call)
+            and getattr(node.func, "id", "") in ("version", "resource")
         ):
             continue
         keys = {keyword.arg: keyword.value for keyword in node.keywords}
@@ -45,7 +54,9 @@ def test_every_source_has_a_checksum(path):
 def test_environment_is_of_one_kind(path):
     """Also the one that a site's own repository begins with."""
     text = (path / "spack.yaml").read_text()
-    text = text.replace("../../iogauge/environments/", "../").replace(" LUSTRE", " +lustre")
+    text = text.replace("../../iogauge/environments/", "../").replace(
+        " LUSTRE", " +lustre"
+    )
     spack = yaml.safe_load(text)["spack"]
     assert set(spack) - {"packages"} == {"include", "specs", "view"}
     scope, *others = spack["include"]
@@ -54,7 +65,9 @@ def test_environment_is_of_one_kind(path):
         if other != {"path": "found", "optional": True, "prefer_modify": True}:
             assert (ROOT / "environments/os" / other).is_file(), other
     (spec,) = spack["specs"]
-    assert re.match(r"iogauge-stack@2026\.2 [+~]lustre", spec), "variants are written out"
+    assert re.match(r"iogauge-stack@2026\.2 [+~]lustre", spec), (
+        "variants are written out"
+    )
     assert spack["view"]["default"] == {"root": ".spack-env/view", "link": "run"}
 
 
@@ -63,11 +76,17 @@ def test_site_names_its_mpi_and_compiler(path):
     spack = read(path / "spack.yaml")["spack"]
     packages = spack["packages"]
     assert packages["mpi"]["buildable"] is False
-    assert packages[packages["mpi"]["require"]]["externals"][0]["prefix"].startswith("/")
+    assert packages[packages["mpi"]["require"]]["externals"][0]["prefix"].startswith(
+        "/"
+    )
     fragment = read(path / spack["include"][1])["packages"]
     compiler = (packages if "gcc" in packages else fragment)["gcc"]["externals"][0]
     assert set(compiler["extra_attributes"]["compilers"]) == {"c", "cxx", "fortran"}
-    assert (path / "spack.yaml").read_text().startswith("# Not verified on the real system")
+    assert (
+        (path / "spack.yaml")
+        .read_text()
+        .startswith("# Not verified on the real system")
+    )
 
 
 def test_pins_stand_in_one_place():
@@ -106,7 +125,11 @@ def test_no_lock_of_a_system_that_was_only_pretended():
 
 @pytest.mark.parametrize("path", RECIPES, ids=name)
 def test_every_patch_is_upstreams_by_address_and_checksum(path):
-    calls = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call)]
+    calls = [
+        node
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Call)
+    ]
     for node in calls:
         if getattr(node.func, "id", "") == "patch":
             assert re.fullmatch(
@@ -121,7 +144,11 @@ def test_every_patch_is_upstreams_by_address_and_checksum(path):
 #: What a recipe of the overlay says in another way than the one that is offered: it extends builtin's function.
 OTHERWISE = {
     "darshan_runtime": {"configure_args"},
-    "fio": {"git", "version", "configure_args"},  # offered by checksums, as builtin's versions are
+    "fio": {
+        "git",
+        "version",
+        "configure_args",
+    },  # offered by checksums, as builtin's versions are
     "ior": {"git", "version", "configure_args"},
     "io500": set(),
 }
@@ -142,9 +169,14 @@ def test_what_is_offered_upstream_is_what_the_overlay_does(recipe):
     for statement in built.body[1:] if OTHERWISE[recipe] else built.body:
         call = getattr(statement, "value", None)
         called = getattr(getattr(call, "func", None), "id", None)
-        if not {getattr(statement, "name", called), *names_set_by(statement)} & OTHERWISE[recipe]:
+        if (
+            not {getattr(statement, "name", called), *names_set_by(statement)}
+            & OTHERWISE[recipe]
+        ):
             # A function begins at its first decorator.
-            first = min([statement.lineno, *(d.lineno for d in decorators_of(statement))])
+            first = min(
+                [statement.lineno, *(d.lineno for d in decorators_of(statement))]
+            )
             for line in text.splitlines()[first - 1 : statement.end_lineno]:
                 assert line.strip() in offered, f"{recipe}.patch lacks {line!r}"
                 compared += 1
@@ -152,7 +184,11 @@ def test_what_is_offered_upstream_is_what_the_overlay_does(recipe):
 
 
 def names_set_by(statement):
-    return [target.id for target in getattr(statement, "targets", []) if hasattr(target, "id")]
+    return [
+        target.id
+        for target in getattr(statement, "targets", [])
+        if hasattr(target, "id")
+    ]
 
 
 def decorators_of(statement):

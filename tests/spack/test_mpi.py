@@ -42,12 +42,17 @@ def open_mpi(tmp_path, parts, romio=b""):
             "Intel(R) MPI Library 2021.18.1 for Linux* OS",
             "intel-oneapi-mpi@2021.18.1 +generic-names",
         ),
-        ("MPI VERSION    : CRAY MPICH version 8.1.29.26 (ANL base 3.4a2)", "cray-mpich@8.1.29"),
+        (
+            "MPI VERSION    : CRAY MPICH version 8.1.29.26 (ANL base 3.4a2)",
+            "cray-mpich@8.1.29",
+        ),
         ("MVAPICH2 Version      :\\t2.3.7\\nMVAPICH2 Release", "mvapich2@2.3.7"),
         ("MVAPICH Version       :\\t3.0\\nMVAPICH Release", "mvapich@3.0"),
     ],
 )
-def test_an_mpi_is_known_by_what_its_library_says(externals, tmp_path, monkeypatch, says, found):
+def test_an_mpi_is_known_by_what_its_library_says(
+    externals, tmp_path, monkeypatch, says, found
+):
     made_stack.mpi(tmp_path / "mpi", says)
     monkeypatch.setenv("MPICC", f"{tmp_path}/mpi/bin/mpicc")
     monkeypatch.setenv("LOADEDMODULES", "gcc/12:an-mpi/1")
@@ -80,8 +85,12 @@ def test_an_mpi_that_is_not_known_is_refused_with_the_text_to_write(
     }
 
 
-def test_intels_prefix_is_that_of_all_its_programs(externals, tmp_path, monkeypatch, facts):
-    made_stack.mpi(tmp_path / "oneapi/mpi/2021.13", "Intel(R) MPI Library 2021.13 for Linux* OS")
+def test_intels_prefix_is_that_of_all_its_programs(
+    externals, tmp_path, monkeypatch, facts
+):
+    made_stack.mpi(
+        tmp_path / "oneapi/mpi/2021.13", "Intel(R) MPI Library 2021.13 for Linux* OS"
+    )
     monkeypatch.setenv("MPICC", f"{tmp_path}/oneapi/mpi/2021.13/bin/mpicc")
     _, external = externals.find_mpi()
     assert external["prefix"] == f"{tmp_path}/oneapi"
@@ -131,10 +140,14 @@ def test_tcp_beside_a_fabric_is_wrong(environment, tmp_path, check_stack, check_
     (tmp_path / "class/infiniband/mlx5_0").mkdir(parents=True)
     here = check_mpi.devices(str(tmp_path / "class"))
     assert here == ["infiniband/mlx5_0"]
-    with pytest.raises(Exception, match=r"talk by ob1, tcp, but this node has infiniband/mlx5_0"):
+    with pytest.raises(
+        Exception, match=r"talk by ob1, tcp, but this node has infiniband/mlx5_0"
+    ):
         check_mpi.fabric(stack, here)
     assert "no fabric on this node" in check_mpi.fabric(stack, [])
-    ior.write_text(ior.read_text() + IOR.format(said="select: component ucx selected\n"))
+    ior.write_text(
+        ior.read_text() + IOR.format(said="select: component ucx selected\n")
+    )
     assert "infiniband/mlx5_0" in check_mpi.fabric(stack, here)
 
 
@@ -145,11 +158,13 @@ def test_a_launcher_without_the_mpis_pmi_is_wrong(
     open_mpi(tmp_path, ["pmix:ext3x", "pmix:s1"])
     monkeypatch.setenv("PATH", f"{tmp_path}/slurm:{os.environ['PATH']}")
     script(
-        tmp_path / "slurm/srun", "#!/bin/sh\necho MPI plugin types are...\necho cray_shasta pmi2\n"
+        tmp_path / "slurm/srun",
+        "#!/bin/sh\necho MPI plugin types are...\necho cray_shasta pmi2\n",
     )
     assert "mpirun starts the tasks" in check_mpi.slurm(check_stack.Stack(folder))
     with pytest.raises(
-        Exception, match=r"srun offers cray_shasta, pmi2, this Open MPI speaks none, pmix;"
+        Exception,
+        match=r"srun offers cray_shasta, pmi2, this Open MPI speaks none, pmix;",
     ):
         check_mpi.slurm(check_stack.Stack(folder, "srun -n"))
     script(tmp_path / "slurm/srun", "#!/bin/sh\necho none pmix pmix_v4\n")

@@ -25,7 +25,8 @@ def test_a_right_stack_passes_and_leaves_its_fingerprint(environment):
     assert (status, failed) == (0, {}), text
     written = json.loads((folder / ".spack-env/stack.json").read_text())
     assert (
-        written["lock_sha256"] == hashlib.sha256((folder / "spack.lock").read_bytes()).hexdigest()
+        written["lock_sha256"]
+        == hashlib.sha256((folder / "spack.lock").read_bytes()).hexdigest()
     )
     assert set(written["packages"]) >= {"ior", "fio", "mpi", "darshan-runtime"}
     mpi = {"name": "openmpi", "version": "4.1.4", "external": True, "variants": {}}
@@ -38,7 +39,10 @@ def test_missing_prefix(environment, tmp_path):
     status, failed, text = check(folder)
     assert status == 1
     assert set(failed) == {"externals"}, text
-    assert f"openmpi@4.1.4: its prefix {tmp_path}/openmpi does not exist" in failed["externals"]
+    assert (
+        f"openmpi@4.1.4: its prefix {tmp_path}/openmpi does not exist"
+        in failed["externals"]
+    )
     assert f"ci/find_externals.py {folder}" in failed["externals"]
     assert not (folder / ".spack-env/stack.json").exists()
 
@@ -58,7 +62,9 @@ def before(folder, package, **external):
 def test_wrong_compiler_is_named_before_the_build(environment, tmp_path):
     script(tmp_path / "gcc", "#!/bin/sh\necho 8.5.0\n")
     compilers = {"c": str(tmp_path / "gcc"), "cxx": str(tmp_path / "nowhere")}
-    status, failed, _ = before(environment(), "gcc", extra_attributes={"compilers": compilers})
+    status, failed, _ = before(
+        environment(), "gcc", extra_attributes={"compilers": compilers}
+    )
     assert status == 1
     assert f"gcc@12.2.0: its c compiler {tmp_path}/gcc is 8.5.0" in failed["externals"]
     assert f"its cxx compiler {tmp_path}/nowhere does not exist" in failed["externals"]
@@ -79,7 +85,9 @@ def test_wrong_externals_are_named_before_the_solve(
         "gcc": {"externals": [gcc]},
         "openmpi": {"externals": [{"spec": "openmpi@4.1.4", "prefix": "/nowhere"}]},
     }
-    monkeypatch.setattr(check_stack.found, "packages_of", lambda _: (scopes, {"openmpi", "mpich"}))
+    monkeypatch.setattr(
+        check_stack.found, "packages_of", lambda _: (scopes, {"openmpi", "mpich"})
+    )
 
     def said():
         failed = check_stack.ask([("externals", check_stack.check_externals)], tmp_path)
@@ -90,7 +98,9 @@ def test_wrong_externals_are_named_before_the_solve(
     assert f"gcc@12.2.0: its c compiler {tmp_path}/gcc is 8.5.0" in text
     assert "openmpi@4.1.4: its prefix /nowhere does not exist" in text
     environment()
-    scopes["openmpi"]["externals"].append({"spec": "openmpi@4.1", "prefix": f"{tmp_path}/openmpi"})
+    scopes["openmpi"]["externals"].append(
+        {"spec": "openmpi@4.1", "prefix": f"{tmp_path}/openmpi"}
+    )
     script(tmp_path / "gcc", "#!/bin/sh\necho 12.2.0\n")
     assert said()[0] == 0
     del scopes["openmpi"]
@@ -125,7 +135,11 @@ def test_wrong_mpi_is_named_before_the_build(environment):
             "externals",
             "openmpi 5.0.3, but openmpi 4.1.4 is declared",
         ),
-        ({"tasks": 1}, "run", "jobs of 1 task, not one of 2: it belongs to another MPI"),
+        (
+            {"tasks": 1},
+            "run",
+            "jobs of 1 task, not one of 2: it belongs to another MPI",
+        ),
     ],
 )
 def test_what_is_wrong_is_named(environment, made, check_name, words):
@@ -142,7 +156,9 @@ def changed(folder, tool, **values):
     (folder / "spack.lock").write_text(json.dumps(lock))
 
 
-def test_what_a_sites_rule_changed_is_named(environment, facts, check_stack, tmp_path, monkeypatch):
+def test_what_a_sites_rule_changed_is_named(
+    environment, facts, check_stack, tmp_path, monkeypatch
+):
     """Another recipe, version, variant or flag: the programs are not those of every site. Lustre is a site's choice."""
     folder = environment()
     monkeypatch.setattr(facts, "RECORD", tmp_path / "stack.json")
@@ -152,7 +168,11 @@ def test_what_a_sites_rule_changed_is_named(environment, facts, check_stack, tmp
         return list(facts.differs_from_record(facts.read_lock(folder)))
 
     assert differs() == []
-    changed(folder, "ior", parameters={"lustre": True, "aio": False, "hdf5": False, "cflags": []})
+    changed(
+        folder,
+        "ior",
+        parameters={"lustre": True, "aio": False, "hdf5": False, "cflags": []},
+    )
     assert differs() == []
     changed(folder, "ior", namespace="builtin")
     changed(
@@ -181,7 +201,10 @@ def test_an_installation_that_cannot_be_written_is_checked_too(environment, fact
     """In an image, or as another user than the owner: the facts that are there count, if they are right."""
     folder = environment()
     read_only = ["unshare", "-rm", "sh", "-c"]
-    read_only += ['mount --bind "$0" "$0" && mount -o remount,ro,bind "$0" && exec "$@"', folder]
+    read_only += [
+        'mount --bind "$0" "$0" && mount -o remount,ro,bind "$0" && exec "$@"',
+        folder,
+    ]
     if subprocess.run([*read_only, "true"], capture_output=True).returncode:
         pytest.skip("no read-only mount can be made here")
 
@@ -222,7 +245,19 @@ def test_fingerprint_follows_the_programs_and_not_the_site(facts, tmp_path):
 
 
 TOOLS = [
-    *("bash", "sh", "sed", "sort", "head", "tail", "grep", "git", "tar", "patch", "make"),
+    *(
+        "bash",
+        "sh",
+        "sed",
+        "sort",
+        "head",
+        "tail",
+        "grep",
+        "git",
+        "tar",
+        "patch",
+        "make",
+    ),
     *("dirname", "readlink", "cat", "mkdir", "rm", "mv", "env"),
 ]
 
@@ -271,11 +306,16 @@ def test_install_without_a_network(bare, tmp_path):
 
 def test_carried_file_refuses_what_it_must(tmp_path):
     done = subprocess.run(
-        [ROOT / "ci/airgap", "install"], stderr=subprocess.PIPE, text=True, env=os.environ
+        [ROOT / "ci/airgap", "install"],
+        stderr=subprocess.PIPE,
+        text=True,
+        env=os.environ,
     )
     assert done.returncode == 1
     assert "no tree that ci/airgap packed" in done.stderr
-    done = subprocess.run([ROOT / "ci/airgap", "pack"], stderr=subprocess.PIPE, text=True)
+    done = subprocess.run(
+        [ROOT / "ci/airgap", "pack"], stderr=subprocess.PIPE, text=True
+    )
     assert done.returncode == 2
     assert "ci/airgap pack [--cache DIR] FILE.sh [ENVIRONMENT]" in done.stderr
 
@@ -284,7 +324,9 @@ def test_carried_file_refuses_what_it_must(tmp_path):
 def cache(tmp_path):
     """ci/build-stack in a small project with one environment; its answers, and the project."""
     root = tmp_path / "project"
-    below = "ci environments/local environments/scope environments/os spack-repo/spack_repo"
+    below = (
+        "ci environments/local environments/scope environments/os spack-repo/spack_repo"
+    )
     for folder in below.split():
         (root / folder).mkdir(parents=True)
     for name in ("build-stack", "common.sh", "environment"):
@@ -325,13 +367,19 @@ def test_a_cache_knows_a_sites_own_repository_wherever_it_is_cloned(cache, tmp_p
     (root / "environments/mysite").mkdir()
     (root / "environments/mysite/spack.yaml").write_text("spack: {specs: []}\n")
     names = set()
-    for clone, text in (("one", "spack: {}\n"), ("other", "spack: {}\n"), ("third", "spack:\n")):
+    for clone, text in (
+        ("one", "spack: {}\n"),
+        ("other", "spack: {}\n"),
+        ("third", "spack:\n"),
+    ):
         folder = tmp_path / clone / "environments/mysite"
         folder.mkdir(parents=True)
         (folder / "spack.yaml").write_text(text)
         names.add(run("--state", folder).stdout.strip())
         # As the caller names it, also if this project has a folder of that name.
-        named = run("--state", "environments/mysite", cwd=tmp_path / clone).stdout.strip()
+        named = run(
+            "--state", "environments/mysite", cwd=tmp_path / clone
+        ).stdout.strip()
         assert named in names
     assert len(names) == 2, names
     assert all(re.fullmatch("mysite" + STATE, name) for name in names)
@@ -354,7 +402,9 @@ def test_damaged_file_is_not_unpacked(tmp_path):
     lines = head.count("\n") + 1
     file = tmp_path / "carried.sh"
     file.write_text(
-        head.replace("LINES", str(lines)).replace("SUM", hashlib.sha256(b"body").hexdigest())
+        head.replace("LINES", str(lines)).replace(
+            "SUM", hashlib.sha256(b"body").hexdigest()
+        )
         + "bod"
     )
     done = completed(["sh", file, tmp_path / "there"])

@@ -25,7 +25,9 @@ PACKAGES = ["ior", "io500", "darshan-runtime", "lustre", "fio", "iogauge-stack"]
 
 def test_audit(spack, builtin):
     done = spack("-e", ENVIRONMENTS / "generic", "audit", "packages", *PACKAGES)
-    assert len(re.findall(r"^PKG-\w+: passed", done.stdout, re.MULTILINE)) >= 3, done.stdout
+    assert len(re.findall(r"^PKG-\w+: passed", done.stdout, re.MULTILINE)) >= 3, (
+        done.stdout
+    )
     assert "issue" not in done.stdout
 
 
@@ -51,7 +53,9 @@ def test_style_of_spacks_repository(builtin):
 
 def in_spacks_style(repository, recipes):
     """`spack style` refuses foreign repositories; these are its settings, in its repository's pyproject.toml."""
-    ruff = shutil.which("ruff", path=f"{Path(sys.executable).parent}:{os.environ['PATH']}")
+    ruff = shutil.which(
+        "ruff", path=f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    )
     if ruff is None:
         pytest.skip("no ruff")
     settings = repository / "pyproject.toml"
@@ -63,7 +67,9 @@ def in_spacks_style(repository, recipes):
         [ruff, "check", "--no-fix", *rules, *options],
         [ruff, "format", "--diff", *options],
     ):
-        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        done = subprocess.run(
+            command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        )
         assert done.returncode == 0, done.stdout
 
 
@@ -77,7 +83,9 @@ def copy_of(tmp_path, site):
     """A copy of an environment, with what it includes: nothing is written beside the original."""
     for name in ("scope", "os", site):
         keep_out = shutil.ignore_patterns(".spack-env", "spack.lock", "found")
-        shutil.copytree(ENVIRONMENTS / name, tmp_path / "environments" / name, ignore=keep_out)
+        shutil.copytree(
+            ENVIRONMENTS / name, tmp_path / "environments" / name, ignore=keep_out
+        )
     (tmp_path / "spack-repo").symlink_to(ROOT / "spack-repo")
     return tmp_path / "environments" / site
 
@@ -85,7 +93,9 @@ def copy_of(tmp_path, site):
 def test_a_sites_own_scopes_count(spack, tmp_path):
     """As everywhere in Spack; what they change of the programs is told after the solve."""
     done = spack("-e", copy_of(tmp_path, "generic"), "config", "scopes", "-vp")
-    states = {line.split()[0]: line for line in done.stdout.splitlines()[1:] if line.strip()}
+    states = {
+        line.split()[0]: line for line in done.stdout.splitlines()[1:] if line.strip()
+    }
     # With SPACK_DISABLE_LOCAL_CONFIG these two are not there at all.
     for scope in ("site", "user", "system"):
         assert scope not in states or "active" in states[scope]
@@ -103,7 +113,9 @@ def test_another_machine_than_the_sites_is_refused_before_the_solve(spack, tmp_p
 
 @pytest.mark.nightly
 @pytest.mark.slow
-def test_a_compiler_that_spack_finds_is_not_written_into_the_environment(spack, builtin, tmp_path):
+def test_a_compiler_that_spack_finds_is_not_written_into_the_environment(
+    spack, builtin, tmp_path
+):
     manifest = copy_of(tmp_path, "generic") / "spack.yaml"
     # One small package needs a compiler too, and is solved in seconds.
     kept, changed = re.subn(r"specs: .*", "specs: [zlib]", manifest.read_text())
@@ -117,11 +129,16 @@ def test_a_compiler_that_spack_finds_is_not_written_into_the_environment(spack, 
 @pytest.mark.slow
 def test_every_environment_concretizes_and_all_agree(spack, builtin, tmp_path):
     done = subprocess.run(
-        [ROOT / "ci/concretize"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        [ROOT / "ci/concretize"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
     )
     assert done.returncode == 0, done.stdout
     solved = re.findall(r"^concretize: (\S+): solved", done.stdout, re.MULTILINE)
-    assert solved == sorted(path.parent.name for path in ENVIRONMENTS.glob("*/spack.yaml"))
+    assert solved == sorted(
+        path.parent.name for path in ENVIRONMENTS.glob("*/spack.yaml")
+    )
     assert done.stdout.count(" agrees ") == len(solved)
 
 
@@ -130,7 +147,9 @@ def stack(spack, builtin, tmp_path_factory):
     """environments/local, installed in a copy: from what Spack has already, or from its mirror of sources."""
     work = tmp_path_factory.mktemp("stack")
     folder = copy_of(work, "local")
-    subprocess.run([ROOT / "ci/find_externals.py", folder], check=True, stdout=subprocess.DEVNULL)
+    subprocess.run(
+        [ROOT / "ci/find_externals.py", folder], check=True, stdout=subprocess.DEVNULL
+    )
     done = spack("-e", folder, "install", check=False, timeout=1200)
     if done.returncode and "All fetchers failed" in done.stdout:
         pytest.skip("no mirror with the sources, and no network to fetch them")
@@ -156,19 +175,35 @@ def test_what_was_built_is_what_was_promised(stack):
 @pytest.mark.nightly
 @pytest.mark.slow
 def test_stand_alone_tests(spack, stack):
-    done = spack("-e", stack, "test", "run", "ior", "io500", "fio", "darshan-runtime", check=False)
+    done = spack(
+        "-e",
+        stack,
+        "test",
+        "run",
+        "ior",
+        "io500",
+        "fio",
+        "darshan-runtime",
+        check=False,
+    )
     assert re.search(r"4 passed of 4 specs", done.stdout), done.stdout[-4000:]
 
 
 @pytest.mark.parametrize(
     ("told", "files", "found"),
     [
-        ("2.14.0_ddn149", ["include/lustre/lustreapi.h", "lib64/liblustreapi.so"], "lustre@2.14.0"),
+        (
+            "2.14.0_ddn149",
+            ["include/lustre/lustreapi.h", "lib64/liblustreapi.so"],
+            "lustre@2.14.0",
+        ),
         ("2.15.8", ["lib64/liblustreapi.so"], None),
         ("2.15.8", [], None),
     ],
 )
-def test_only_a_client_that_can_be_built_on_is_found(spack, builtin, tmp_path, told, files, found):
+def test_only_a_client_that_can_be_built_on_is_found(
+    spack, builtin, tmp_path, told, files, found
+):
     lfs = script(tmp_path / "client/bin/lfs", f"#!/bin/sh\necho lfs {told}\n")
     for file in files:
         path = tmp_path / "client" / file
@@ -176,10 +211,14 @@ def test_only_a_client_that_can_be_built_on_is_found(spack, builtin, tmp_path, t
         path.touch()
     manifest = copy_of(tmp_path, "generic") / "spack.yaml"
     kept = manifest.read_text()
-    done = spack("-e", manifest.parent, "external", "find", "--path", lfs.parent, "lustre")
+    done = spack(
+        "-e", manifest.parent, "external", "find", "--path", lfs.parent, "lustre"
+    )
     # What Spack writes by itself goes into found/, never into the file that git keeps.
     written = manifest.parent / "found/packages.yaml"
-    added = re.findall(r"spec: (lustre@\S+)", written.read_text() if written.exists() else "")
+    added = re.findall(
+        r"spec: (lustre@\S+)", written.read_text() if written.exists() else ""
+    )
     assert manifest.read_text() == kept
     assert added == ([found] if found else []), done.stdout
     # builtin's recipe looks too and finds less: that is no advice to somebody whose client is complete.
@@ -192,7 +231,9 @@ def test_a_wrong_external_is_caught(stack):
     lock = (stack / "spack.lock").read_text()
     data = json.loads(lock)
     (mpi,) = [
-        spec for spec in data["concrete_specs"].values() if spec["name"] in ("openmpi", "mpich")
+        spec
+        for spec in data["concrete_specs"].values()
+        if spec["name"] in ("openmpi", "mpich")
     ]
     declared, mpi["version"] = mpi["version"], "99.1"
     try:

@@ -36,7 +36,11 @@ class Browser:
     def call(self, method: str, **parameters: Any) -> dict[str, Any]:
         """Return the answer to a command; what happens meanwhile is noted."""
         self._number += 1
-        message: dict[str, Any] = {"id": self._number, "method": method, "params": parameters}
+        message: dict[str, Any] = {
+            "id": self._number,
+            "method": method,
+            "params": parameters,
+        }
         if self._session:
             message["sessionId"] = self._session
         os.write(self._to, json.dumps(message).encode() + b"\0")
@@ -84,12 +88,20 @@ class Browser:
         """Make the window so many points wide, as a phone's."""
         self.call(
             *("Emulation.setDeviceMetricsOverride",),
-            **{"width": width, "height": 800, "deviceScaleFactor": 1, "mobile": width < 600},
+            **{
+                "width": width,
+                "height": 800,
+                "deviceScaleFactor": 1,
+                "mobile": width < 600,
+            },
         )
 
     def look(self, at: str) -> None:
         """Show the page on ``light`` or ``dark`` screens, or as ``print`` does."""
-        scheme = {"name": "prefers-color-scheme", "value": "dark" if at == "dark" else "light"}
+        scheme = {
+            "name": "prefers-color-scheme",
+            "value": "dark" if at == "dark" else "light",
+        }
         media = "print" if at == "print" else ""
         self.call("Emulation.setEmulatedMedia", media=media, features=[scheme])
 
@@ -101,8 +113,18 @@ def browser(folder: Path) -> Iterator[Browser]:
     assert chromium
     to_read, to = os.pipe()
     back, back_write = os.pipe()
-    words = [chromium, "--headless", "--no-sandbox", "--disable-gpu", "--remote-debugging-pipe"]
-    words += [f"--user-data-dir={folder}", "--no-first-run", "--disable-background-networking"]
+    words = [
+        chromium,
+        "--headless",
+        "--no-sandbox",
+        "--disable-gpu",
+        "--remote-debugging-pipe",
+    ]
+    words += [
+        f"--user-data-dir={folder}",
+        "--no-first-run",
+        "--disable-background-networking",
+    ]
     process = subprocess.Popen(
         ["bash", "-c", f'exec "$@" 3<&{to_read} 4>&{back_write}', "bash", *words],
         pass_fds=(to_read, back_write),

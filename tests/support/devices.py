@@ -51,7 +51,9 @@ class Devices:
         #: The newest device of a file system that :meth:`formatted` made.
         self.last = Path()
 
-    def formatted(self, kind: str, *words: str, options: str = "rw", mib: int = 1024) -> Path:
+    def formatted(
+        self, kind: str, *words: str, options: str = "rw", mib: int = 1024
+    ) -> Path:
         """A new file system on a device of its own, mounted."""
         file = self.folder / f"image{len(list(self.folder.iterdir()))}"
         self.last = self.loop(self.image(file.name, mib))
@@ -88,7 +90,9 @@ class Devices:
         with contextlib.suppress(OSError):
             patiently(lambda: zram.write_text("1"))
 
-    def mount(self, source: object, name: str, kind: str = "", options: str = "rw") -> Path:
+    def mount(
+        self, source: object, name: str, kind: str = "", options: str = "rw"
+    ) -> Path:
         point = self.folder / name
         point.mkdir(exist_ok=True)
         run("mount", *(["-t", kind] if kind else []), "-o", options, source, point)
@@ -145,7 +149,9 @@ def encrypted(directory: Path) -> None:
     """Encrypt an empty directory with a key of this test (fscrypt, policy version 2)."""
     fd = os.open(directory, os.O_RDONLY)
     try:
-        key = bytearray(struct.pack("<II32sII32s", 2, 0, b"", 64, 0, b"") + bytes(range(64)))
+        key = bytearray(
+            struct.pack("<II32sII32s", 2, 0, b"", 64, 0, b"") + bytes(range(64))
+        )
         fcntl.ioctl(fd, 0xC0506617, key, True)
         policy = struct.pack("<BBBBB3s16s", 2, 1, 4, 0, 0, b"", bytes(key[8:24]))
         fcntl.ioctl(fd, 0x800C6613, policy)

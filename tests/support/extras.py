@@ -11,7 +11,12 @@ EXTRAS: dict[str, Any] = {
     "target": {"path": "/s", "type": "ext4", "source": "/dev/sdb1"},
     "node": {"cores": 4, "memory": "16 GiB"},
     "scale": {"tasks_per_node": 2},
-    "limits": {"case_bytes": "1 GiB", "case_files": 100, "phase_seconds": "2 s", "tier": "quick"},
+    "limits": {
+        "case_bytes": "1 GiB",
+        "case_files": 100,
+        "phase_seconds": "2 s",
+        "tier": "quick",
+    },
 }
 
 

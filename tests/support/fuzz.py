@@ -93,17 +93,56 @@ HOSTILE: tuple[Any, ...] = (
 )
 #: What is put into text: numbers that are none, control characters, marks of YAML and JSON.
 SNIPPETS: tuple[bytes, ...] = (
-    *(b"", b"\0", b"\r\n", b"\x1b[31m", b"\xff\xfe", "\u202e\u2028".encode(), b"\t", b" " * 3000),
-    *(b"nan", b"-inf", b"Infinity", b"-1", b"0.000", b"1e308", b"1e-320", b"1e999", b"9" * 5000),
-    *(b"-", b"/", b"{", b"}", b'"', b"[" * 2000, b'{"a":' * 2000, b"- " * 1500, b": ", b"# "),
-    *(b"&a ", b"*a", b"<<: *a", b"!!python/object:os.system x", b"!!set {a}", b"!!int '1_'"),
+    *(
+        b"",
+        b"\0",
+        b"\r\n",
+        b"\x1b[31m",
+        b"\xff\xfe",
+        "\u202e\u2028".encode(),
+        b"\t",
+        b" " * 3000,
+    ),
+    *(
+        b"nan",
+        b"-inf",
+        b"Infinity",
+        b"-1",
+        b"0.000",
+        b"1e308",
+        b"1e-320",
+        b"1e999",
+        b"9" * 5000,
+    ),
+    *(
+        b"-",
+        b"/",
+        b"{",
+        b"}",
+        b'"',
+        b"[" * 2000,
+        b'{"a":' * 2000,
+        b"- " * 1500,
+        b": ",
+        b"# ",
+    ),
+    *(
+        b"&a ",
+        b"*a",
+        b"<<: *a",
+        b"!!python/object:os.system x",
+        b"!!set {a}",
+        b"!!int '1_'",
+    ),
 )
 
 
 def _nodes(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
     yield path
     if len(path) < 30 and isinstance(value, (dict, list)):
-        for key, inner in value.items() if isinstance(value, dict) else enumerate(value):
+        for key, inner in (
+            value.items() if isinstance(value, dict) else enumerate(value)
+        ):
             yield from _nodes(inner, (*path, key))
 
 
@@ -285,7 +324,9 @@ def _extras(data: bytes) -> object:
 
 
 def _edit(data: bytes) -> object:
-    return yamledit.put(text_of(data), ["IorPosix", "mysite:lustre", "write_bw"], [1, "MiB/s"])
+    return yamledit.put(
+        text_of(data), ["IorPosix", "mysite:lustre", "write_bw"], [1, "MiB/s"]
+    )
 
 
 def _darshan(data: bytes) -> object:
@@ -310,7 +351,9 @@ def _needle_rounds(data: bytes) -> object:
 
 def _round_samples() -> list[bytes]:
     result = (DATA / "samples" / "fio_randread.json").read_bytes()
-    turns = [f"needle {turn} {host}\n".encode() for turn in (1, 2) for host in ("n1", "n2")]
+    turns = [
+        f"needle {turn} {host}\n".encode() for turn in (1, 2) for host in ("n1", "n2")
+    ]
     return [b"".join(turn + result for turn in turns)]
 
 
@@ -340,7 +383,9 @@ def _runs_of_io500() -> list[bytes]:
 def _io500(data: bytes) -> object:
     parts = re.split(r"(?m)^=== (\S+)\n", text_of(data))
     files = dict(zip(parts[1::2], parts[2::2], strict=True))
-    return proper(io500.parse(files.pop("result.txt", ""), files.pop("stdout.txt", ""), files))
+    return proper(
+        io500.parse(files.pop("result.txt", ""), files.pop("stdout.txt", ""), files)
+    )
 
 
 def _mdtest_ranks(data: bytes) -> object:
@@ -360,8 +405,22 @@ def _layout(data: bytes) -> object:
 
 def _encoded() -> list[bytes]:
     """Layouts in the binary form: plain, in a pool, progressive."""
-    plain = {"count": 2, "size": 1 << 20, "objects": [0, 3], "pool": "", "begin": 0, "end": 1 << 24}
-    rest = {**plain, "count": -1, "objects": [], "begin": 1 << 24, "end": None, "init": False}
+    plain = {
+        "count": 2,
+        "size": 1 << 20,
+        "objects": [0, 3],
+        "pool": "",
+        "begin": 0,
+        "end": 1 << 24,
+    }
+    rest = {
+        **plain,
+        "count": -1,
+        "objects": [],
+        "begin": 1 << 24,
+        "end": None,
+        "init": False,
+    }
     parts = [{**plain, "init": True}, rest]
     return [
         encoder.encode({"composite": False, "parts": [{**plain, "end": None}]}),
@@ -469,7 +528,9 @@ def _alarm(data: bytes) -> object:
 
     def read(file: Path) -> object:
         lines = list(journal.read_whole(file))
-        found = endings.SessionRecords(line for line in lines if isinstance(line, Record))
+        found = endings.SessionRecords(
+            line for line in lines if isinstance(line, Record)
+        )
         damaged = [line for line in lines if isinstance(line, journal.Damaged)]
         raised = collect.collect(file.parent.parent, found, gate=True, damaged=damaged)
         assert raised.failed or not damaged
@@ -483,8 +544,12 @@ def _alarm(data: bytes) -> object:
     return _file(data, "mysite/20270131T120000-n1-1.jsonl", read)
 
 
-SETTINGS = [file.read_bytes() for file in sorted(ROOT.glob("site-configs/*/settings.yaml"))]
-_REFERENCES = [file.read_bytes() for file in sorted(ROOT.glob("site-configs/*/references.yaml"))]
+SETTINGS = [
+    file.read_bytes() for file in sorted(ROOT.glob("site-configs/*/settings.yaml"))
+]
+_REFERENCES = [
+    file.read_bytes() for file in sorted(ROOT.glob("site-configs/*/references.yaml"))
+]
 _YAML = [
     b"a: &a {x: 1, y: 2}\nb: {<<: *a, y: 3}\n",
     b"a: 2027-01-31\nb: [1_000, 0x1f, 1:30:00, 1.5e3, .nan, ~, yes]\nc: 'x'\nd: |\n  text\n  text\n",
@@ -494,7 +559,12 @@ _EXTRAS = yaml.safe_dump(
         "target": {"path": "/s", "type": "lustre", "source": "10.0.0.1@tcp:/s"},
         "node": {"cores": 4, "memory": "16 GiB"},
         "scale": {"nodes": 2, "tasks_per_node": 2},
-        "limits": {"case_bytes": "1 GiB", "case_files": 9, "phase_seconds": "2 s", "tier": "quick"},
+        "limits": {
+            "case_bytes": "1 GiB",
+            "case_files": 9,
+            "phase_seconds": "2 s",
+            "tier": "quick",
+        },
         "topology": {
             "source": "offer",
             "servers": {"count": 2, "nic": "100 Gbit/s", "memory": "64 GiB"},
@@ -502,7 +572,12 @@ _EXTRAS = yaml.safe_dump(
         },
         "cases": {"IorPosix": {"nodes": 1, "case_bytes": "2 GiB"}},
         "sweeps": {"stripe_sizes": ["1 MiB"], "servers": [1, 2]},
-        "price": {"source": "l", "currency": "EUR", "per_gb_month": 0.1, "capacity": "1 PB"},
+        "price": {
+            "source": "l",
+            "currency": "EUR",
+            "per_gb_month": 0.1,
+            "capacity": "1 PB",
+        },
     }
 ).encode()
 _MOUNTINFO = _lines(
@@ -527,8 +602,18 @@ _TOOLS: tuple[tuple[str, str, Callable[[str], ToolOutput], str], ...] = (
     ("ior.parse_json", "ior*.json", lambda text: parse_json(text, text[-400:]), "IOR"),
     ("mdtest.parse_table", "mdtest*.stdout", parse_table, "mdtest"),
     ("md_workbench.parse", "mdworkbench*.stdout", md_workbench.parse, "md-workbench"),
-    ("elbencho.parse", "elbencho*.json", lambda text: elbencho.parse(text, "write"), "elbencho"),
-    ("wrf.parse", "wrf_io*.txt", lambda text: wrf.parse(text, "/opt/wrf_header.txt"), "WRF-IO"),
+    (
+        "elbencho.parse",
+        "elbencho*.json",
+        lambda text: elbencho.parse(text, "write"),
+        "elbencho",
+    ),
+    (
+        "wrf.parse",
+        "wrf_io*.txt",
+        lambda text: wrf.parse(text, "/opt/wrf_header.txt"),
+        "WRF-IO",
+    ),
     ("fio.parse_json", "fio*", tools_output.parse_json, "fio"),
     (
         "fio.parse_disturbed",
@@ -536,32 +621,57 @@ _TOOLS: tuple[tuple[str, str, Callable[[str], ToolOutput], str], ...] = (
         lambda text: parse_disturbed(text, *_PAIR),
         "fio",
     ),
-    ("iperf3.parse", "iperf3_streams.json", lambda text: iperf3.parse(text, _STREAMS), "streams"),
+    (
+        "iperf3.parse",
+        "iperf3_streams.json",
+        lambda text: iperf3.parse(text, _STREAMS),
+        "streams",
+    ),
 )
 
 
-def _of_tool(name: str, files: str, parse: Callable[[str], ToolOutput], word: str) -> Reader:
+def _of_tool(
+    name: str, files: str, parse: Callable[[str], ToolOutput], word: str
+) -> Reader:
     samples = _samples(f"samples/{files}")
     return Reader(name, samples, lambda data: proper(parse(text_of(data))), TOOL, word)
 
 
 READERS: tuple[Reader, ...] = (
     *(_of_tool(*one) for one in _TOOLS),
-    Reader("ior.rank_times_csv", _samples("samples/ior*.ranks.csv"), _ior_ranks, TOOL, "IOR"),
+    Reader(
+        "ior.rank_times_csv",
+        _samples("samples/ior*.ranks.csv"),
+        _ior_ranks,
+        TOOL,
+        "IOR",
+    ),
     Reader("ior.parse_help", _samples("samples/ior_help.txt"), _ior_help, TOOL, "IOR"),
     Reader(
-        "mdtest.parse_rank_csv", _samples("samples/mdtest_ranks.csv"), _mdtest_ranks, TOOL, "mdtest"
+        "mdtest.parse_rank_csv",
+        _samples("samples/mdtest_ranks.csv"),
+        _mdtest_ranks,
+        TOOL,
+        "mdtest",
     ),
     Reader("io500.parse", _runs_of_io500(), _io500, TOOL, "io500"),
     Reader("needle.parse_rounds", _round_samples(), _needle_rounds, TOOL, "needle"),
     Reader("darshan.parse", _samples("darshan/*.txt"), _darshan, TOOL, "darshan"),
     Reader("lov.parse", _encoded(), _layout, (LustreError,), "lustre.lov of f"),
     Reader(
-        "lustre.join_targets", [_OSTS, *_printed("health.txt", "")], _targets, (LustreError,), "lfs"
+        "lustre.join_targets",
+        [_OSTS, *_printed("health.txt", "")],
+        _targets,
+        (LustreError,),
+        "lfs",
     ),
     Reader("filesystem.parse_mountinfo", [_MOUNTINFO], _mounts),
     Reader("filesystem.parse_lfs_quota", _printed("quota.txt", "quota"), _quota),
-    Reader("load, fingerprint: lctl", _printed("load.txt", "") + _printed("params.txt", ""), _lctl),
+    Reader(
+        "load, fingerprint: lctl",
+        _printed("load.txt", "") + _printed("params.txt", ""),
+        _lctl,
+    ),
     Reader(
         "load, fingerprint: kernel",
         [
@@ -584,7 +694,9 @@ READERS: tuple[Reader, ...] = (
         _noted,
     ),
     Reader(
-        "history", [LINE, LINE + b"\n" + LINE + b"\n", b'{"schema":1}\n' + LINE[:300]], _history
+        "history",
+        [LINE, LINE + b"\n" + LINE + b"\n", b'{"schema":1}\n' + LINE[:300]],
+        _history,
     ),
     Reader("alarm", [LINE, LINE + b"\n" + LINE + b"\n", SELECTED], _alarm),
     Reader("yamlfile.load", _YAML + _REFERENCES[:1], _yaml, (YamlError,), "f.yaml"),

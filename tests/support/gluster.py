@@ -22,7 +22,11 @@ _STATE = ("/var/lib/glusterd", "/var/log/glusterfs", "/run")
 
 def why_not() -> str | None:
     """Why there can be no volume here; None where there can."""
-    missing = [name for name in ("glusterd", "gluster", "glusterfs") if shutil.which(name) is None]
+    missing = [
+        name
+        for name in ("glusterd", "gluster", "glusterfs")
+        if shutil.which(name) is None
+    ]
     if missing:
         return f"not on PATH: {', '.join(missing)}"
     return None if Path("/dev/fuse").exists() else "no /dev/fuse"
@@ -47,8 +51,18 @@ def volume(hosts: Hosts, base: Path, *kind: str) -> Iterator[Path]:
         first, *others = hosts.names
         for host in others:
             # A member invites the others; one that is no member yet cannot.
-            _insist(hosts, first, "gluster", "--mode=script", "peer", "probe", hosts.address(host))
-        bricks = [f"{hosts.address(host)}:{base / host / 'brick'}" for host in hosts.names]
+            _insist(
+                hosts,
+                first,
+                "gluster",
+                "--mode=script",
+                "peer",
+                "probe",
+                hosts.address(host),
+            )
+        bricks = [
+            f"{hosts.address(host)}:{base / host / 'brick'}" for host in hosts.names
+        ]
         _insist(
             hosts,
             first,
@@ -63,7 +77,14 @@ def volume(hosts: Hosts, base: Path, *kind: str) -> Iterator[Path]:
         )
         # Without it the client serves O_DIRECT from its memory.
         _insist(
-            hosts, first, "gluster", "volume", "set", VOLUME, "performance.strict-o-direct", "on"
+            hosts,
+            first,
+            "gluster",
+            "volume",
+            "set",
+            VOLUME,
+            "performance.strict-o-direct",
+            "on",
         )
         _insist(hosts, first, "gluster", "volume", "start", VOLUME)
         for host in hosts.names:
@@ -72,7 +93,10 @@ def volume(hosts: Hosts, base: Path, *kind: str) -> Iterator[Path]:
     finally:
         for host in hosts.names:
             hosts.run(host, ["umount", str(point)])
-        hosts.run(hosts.names[0], ["gluster", "--mode=script", "volume", "stop", VOLUME, "force"])
+        hosts.run(
+            hosts.names[0],
+            ["gluster", "--mode=script", "volume", "stop", VOLUME, "force"],
+        )
         for daemon in daemons:
             daemon.terminate()
             daemon.wait(30)

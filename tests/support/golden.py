@@ -50,7 +50,9 @@ class Case:
     def phases(self) -> list[list[str]]:
         """Words of every phase, its name first."""
         lines = [line.strip() for line in self.script.splitlines()]
-        return [shlex.split(line)[1:] for line in lines if line.startswith("iog_phase ")]
+        return [
+            shlex.split(line)[1:] for line in lines if line.startswith("iog_phase ")
+        ]
 
     @property
     def text(self) -> str:
@@ -84,7 +86,9 @@ def write(runs: Runs) -> None:
         for name, cases in sorted(runs.items())
         for case in sorted(cases, key=lambda case: case.key)
     ]
-    FILE.write_bytes(lzma.compress("".join(f"{line}\n" for line in lines).encode(), preset=9))
+    FILE.write_bytes(
+        lzma.compress("".join(f"{line}\n" for line in lines).encode(), preset=9)
+    )
 
 
 def differences(recorded: Sequence[Case], found: Sequence[Case]) -> str:
@@ -95,9 +99,16 @@ def differences(recorded: Sequence[Case], found: Sequence[Case]) -> str:
         old, new = before.get(key), after.get(key)
         if old == new:
             continue
-        texts = (f"{one.nodes} {one.tasks}\n{one.text}" if one else "" for one in (old, new))
-        _, _, *lines = unified_diff(*(text.splitlines() for text in texts), n=0, lineterm="")
-        alike["\n".join(line for line in lines if not line.startswith("@@"))].append(key)
+        texts = (
+            f"{one.nodes} {one.tasks}\n{one.text}" if one else "" for one in (old, new)
+        )
+        _, _, *lines = unified_diff(
+            *(text.splitlines() for text in texts), n=0, lineterm=""
+        )
+        alike["\n".join(line for line in lines if not line.startswith("@@"))].append(
+            key
+        )
     return "\n".join(
-        f"{len(keys)} case(s), such as {keys[0]}:\n{lines}" for lines, keys in alike.items()
+        f"{len(keys)} case(s), such as {keys[0]}:\n{lines}"
+        for lines, keys in alike.items()
     )

@@ -45,10 +45,14 @@ class Frozen(Hanging):
         self.point = point
 
     def hang(self) -> None:
-        subprocess.run(["fsfreeze", "--freeze", str(self.point)], check=True, timeout=600)
+        subprocess.run(
+            ["fsfreeze", "--freeze", str(self.point)], check=True, timeout=600
+        )
 
     def wake(self) -> None:
-        subprocess.run(["fsfreeze", "--unfreeze", str(self.point)], check=False, timeout=600)
+        subprocess.run(
+            ["fsfreeze", "--unfreeze", str(self.point)], check=False, timeout=600
+        )
 
 
 @functools.cache
@@ -105,6 +109,8 @@ def mounted(
     finally:
         if daemon.poll() is None:
             os.kill(daemon.pid, signal.SIGCONT)
-        subprocess.run(["fusermount3", "-u", "-z", str(point)], check=False, timeout=600)
+        subprocess.run(
+            ["fusermount3", "-u", "-z", str(point)], check=False, timeout=600
+        )
         daemon.terminate()
         daemon.wait(10)

@@ -93,13 +93,23 @@ class Hosts:
     def command(self, host: str, words: Sequence[str]) -> list[str]:
         """Words that run a command on a host, in the current directory."""
         pid = self._holders[host].pid
-        return ["nsenter", f"--target={pid}", "--net", "--uts", "--mount", "--wd=.", *words]
+        return [
+            "nsenter",
+            f"--target={pid}",
+            "--net",
+            "--uts",
+            "--mount",
+            "--wd=.",
+            *words,
+        ]
 
     def run(
         self, host: str, words: Sequence[str], timeout: float = 600
     ) -> subprocess.CompletedProcess[str]:
         """Run a command on a host to its end."""
-        return completed(self.command(host, words), timeout=timeout, stdin=subprocess.DEVNULL)
+        return completed(
+            self.command(host, words), timeout=timeout, stdin=subprocess.DEVNULL
+        )
 
     def processes(self, host: str) -> dict[int, str]:
         """Command lines of what runs on a host, by process, without the process that holds it."""
@@ -128,7 +138,10 @@ class Hosts:
     def _make(self) -> None:
         script(self.agent, _AGENT)
         table = self.base / "hosts"
-        lines = ["127.0.0.1 localhost", *(f"{self.address(host)} {host}" for host in self.names)]
+        lines = [
+            "127.0.0.1 localhost",
+            *(f"{self.address(host)} {host}" for host in self.names),
+        ]
         table.write_text("\n".join(lines) + "\n")
         # Beside a mount lies the image that it is made of.
         places = (path.parent if os.path.ismount(path) else path for path in self._seen)
@@ -139,7 +152,17 @@ class Hosts:
             tmp.mkdir()
             tmp.chmod(0o1777)
             self._holders[host] = holder = subprocess.Popen(
-                [*_UNSHARE, "sh", "-c", _HOLD, "sh", host, str(table), str(tmp), *below],
+                [
+                    *_UNSHARE,
+                    "sh",
+                    "-c",
+                    _HOLD,
+                    "sh",
+                    host,
+                    str(table),
+                    str(tmp),
+                    *below,
+                ],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,

@@ -39,7 +39,10 @@ def spec(name, version, needs=(), prefix=None, **parameters):
         "package_hash": f"recipe-of-{name}",
         "hash": hashlib.sha1(f"{name}{version}".encode()).hexdigest()[:32],
         "dependencies": [
-            {"hash": need["hash"], "parameters": {"deptypes": kinds.split(), "virtuals": virtuals}}
+            {
+                "hash": need["hash"],
+                "parameters": {"deptypes": kinds.split(), "virtuals": virtuals},
+            }
             for need, kinds, virtuals in needs
         ],
     }
@@ -62,12 +65,19 @@ def lock_of(mpi_prefix, mpi_version="4.1.4", **ior):
     mpi = spec("openmpi", mpi_version, prefix=mpi_prefix)
     build = [(gcc, "build", ["c"]), (mpi, "build link", ["mpi"])]
     tools = [
-        spec("ior", "4.0.0", build, **{"lustre": False, "aio": False, "hdf5": False, **ior}),
+        spec(
+            "ior",
+            "4.0.0",
+            build,
+            **{"lustre": False, "aio": False, "hdf5": False, **ior},
+        ),
         spec("fio", "3.42", libaio=True, io_uring=True),
         spec("darshan-runtime", "3.5.0", build, mpi=True, lustre=False, hdf5=False),
         spec("darshan-util", "3.5.0"),
     ]
-    stack = spec("iogauge-stack", "2026.1", [(t, "run", []) for t in (*tools, mpi)], lustre=False)
+    stack = spec(
+        "iogauge-stack", "2026.1", [(t, "run", []) for t in (*tools, mpi)], lustre=False
+    )
     return {
         "spack": {"version": "1.2.0"},
         "roots": [{"hash": stack["hash"], "spec": "iogauge-stack"}],
@@ -94,6 +104,12 @@ def environment(tmp_path, tasks=2, mpi_told="Open MPI v4.1.4", **lock):
 def check(folder, *arguments):
     done = completed([sys.executable, CHECK, folder, *arguments])
     said, failed = done.stdout + done.stderr, {}
-    for name, text in re.findall(r"^check_stack: !!  (.{16}) (.*)$", said, re.MULTILINE):
+    for name, text in re.findall(
+        r"^check_stack: !!  (.{16}) (.*)$", said, re.MULTILINE
+    ):
         failed.setdefault(name.strip(), []).append(text)
-    return done.returncode, {name: "\n".join(texts) for name, texts in failed.items()}, said
+    return (
+        done.returncode,
+        {name: "\n".join(texts) for name, texts in failed.items()},
+        said,
+    )

@@ -35,7 +35,9 @@ ALIKE, MOST = 12, 400
 class Heard:
     """A function of the plan that computes a metric, as what it answered."""
 
-    def __init__(self, compute: Callable[..., Any] | None = None, rows: Any = ()) -> None:
+    def __init__(
+        self, compute: Callable[..., Any] | None = None, rows: Any = ()
+    ) -> None:
         self.compute, self.rows = compute, dict(rows)
 
     def __call__(self, *sources: Any) -> Any:
@@ -52,13 +54,18 @@ def encode(value: Any) -> Any:
         return {"": type(value).__name__, "name": value.name}
     if dataclasses.is_dataclass(value):
         given = {f.name: getattr(value, f.name) for f in dataclasses.fields(value)}
-        plain = {f.name for f in dataclasses.fields(value) if given[f.name] == f.default}
+        plain = {
+            f.name for f in dataclasses.fields(value) if given[f.name] == f.default
+        }
         kept = {name: encode(one) for name, one in given.items() if name not in plain}
         return {"": type(value).__name__, **kept}
     if hasattr(value, "_asdict"):
         return {"": type(value).__name__, **encode(value._asdict())}
     if hasattr(value, "model_fields_set"):
-        named = {name: encode(getattr(value, name)) for name in sorted(value.model_fields_set)}
+        named = {
+            name: encode(getattr(value, name))
+            for name in sorted(value.model_fields_set)
+        }
         return {"": type(value).__name__, **named}
     if isinstance(value, Mapping):
         if all(isinstance(key, str) and key for key in value):
@@ -78,7 +85,9 @@ def _classes() -> dict[str, type]:
         for package in (iogauge, iogauge_extras)
         for room in pkgutil.walk_packages(package.__path__, f"{package.__name__}.")
     ]
-    found = [one for room in rooms for one in vars(room).values() if isinstance(one, type)]
+    found = [
+        one for room in rooms for one in vars(room).values() if isinstance(one, type)
+    ]
     return {kind.__name__: kind for kind in found}
 
 
@@ -143,7 +152,9 @@ def record(folder: str) -> None:
     def judged(*words: Any, **options: Any) -> Any:
         given = dict(zip(names, words, strict=False)) | options
         plan, inside[:] = given["plan"], [True]
-        computed = {n: replace(o, compute=Heard(o.compute)) for n, o in plan.computed.items()}
+        computed = {
+            n: replace(o, compute=Heard(o.compute)) for n, o in plan.computed.items()
+        }
         given["plan"] = replace(plan, computed=computed) if computed else plan
         try:
             return judge(**given)
@@ -182,7 +193,9 @@ def _outcome(one: Mapping[str, Any]) -> str:
     answer = one["said"]
     findings = answer if isinstance(answer, list) else answer.get("findings", ())
     told = sorted({f"{guard} {outcome}" for guard, outcome, _ in findings})
-    verdict = "" if isinstance(answer, list) else answer.get("verdict") or answer["text"][:30]
+    verdict = (
+        "" if isinstance(answer, list) else answer.get("verdict") or answer["text"][:30]
+    )
     return f"{one['ask']} {verdict} {told}"
 
 

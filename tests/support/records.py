@@ -61,7 +61,12 @@ RECORD: Final[Mapping[str, Any]] = {
     "repetitions": 2,
     "parameters": {"files": "shared", "order": "sequential"},
     "overridden": {},
-    "price": {"source": "list", "currency": "EUR", "per_gb_month": 0.1, "capacity": 10**12},
+    "price": {
+        "source": "list",
+        "currency": "EUR",
+        "per_gb_month": 0.1,
+        "capacity": 10**12,
+    },
     "target": {"path": "/s", "type": "ext4", "source": None},
     "tools": ["ior 4.0.0"],
     "stack": {"fingerprint": "92718f76de22", "hashes": {"ior": "i"}},
@@ -74,14 +79,21 @@ RECORD: Final[Mapping[str, Any]] = {
 }
 
 
-def metric(name: str = "write_bw", verdict: str = "PASS", **change: Any) -> dict[str, Any]:
+def metric(
+    name: str = "write_bw", verdict: str = "PASS", **change: Any
+) -> dict[str, Any]:
     """JSON of a metric; a FAIL or PASS has a reference."""
     return copy.deepcopy({**METRIC, "name": name, "verdict": verdict, **change})
 
 
 def values(verdict: str = "PASS", **change: Any) -> dict[str, Any]:
     """JSON of a record without findings; its line and its series follow from the rest."""
-    plain = {**RECORD, "verdict": verdict, "metrics": [metric(verdict=verdict)], "findings": []}
+    plain = {
+        **RECORD,
+        "verdict": verdict,
+        "metrics": [metric(verdict=verdict)],
+        "findings": [],
+    }
     made = copy.deepcopy({**plain, "line": None, "series": None, **change})
     made["line"], made["series"] = keys_of(made)
     return made

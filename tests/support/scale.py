@@ -19,7 +19,9 @@ def ior_ranks(ranks: int) -> str:
     """Times of so many ranks, as IOR writes them."""
     header, row, *_ = (SAMPLES / "ior_stone.ranks.csv").read_text().splitlines()
     operation, _, rest = row.split(",", 2)
-    return "".join([f"{header}\n", *(f"{operation},{rank},{rest}\n" for rank in range(ranks))])
+    return "".join(
+        [f"{header}\n", *(f"{operation},{rank},{rest}\n" for rank in range(ranks))]
+    )
 
 
 def build(stage: Path, nodes: int) -> Path:
@@ -45,9 +47,16 @@ def build(stage: Path, nodes: int) -> Path:
         phases.writelines(f"0\t{out}\t0\t0.5\t0.6\tt\n" for out in FACTS)
     for number in range(1, nodes + 1):
         # Memory and routing differ from node to node, firmware on some.
-        own = prints | {"mem.bytes": 2**39 - 4096 * number, "nic.eth0.firmware": f"1.{number % 3}"}
+        own = prints | {
+            "mem.bytes": 2**39 - 4096 * number,
+            "nic.eth0.firmware": f"1.{number % 3}",
+        }
         clock = Clock(healthy.BOOTED, 0.0, 0).to_json()
-        answer = {"load": seen | {"host": f"n{number}"}, "fingerprint": own, "clock": clock}
+        answer = {
+            "load": seen | {"host": f"n{number}"},
+            "fingerprint": own,
+            "clock": clock,
+        }
         answer["versions"] = {}
         with open(stage / f"seen.n{number}.jsonl", "a") as file:
             file.writelines(json.dumps([0.5, out, answer]) + "\n" for out in FACTS)

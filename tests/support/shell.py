@@ -11,9 +11,16 @@ from pathlib import Path
 from typing import Any
 
 
-def completed(words: Sequence[str | Path], **more: Any) -> subprocess.CompletedProcess[str]:
+def completed(
+    words: Sequence[str | Path], **more: Any
+) -> subprocess.CompletedProcess[str]:
     """Run words; ``more`` is subprocess.run's. A failure is the caller's to look at, unless it says ``check``."""
-    given: dict[str, Any] = {"capture_output": True, "text": True, "check": False, "timeout": 600}
+    given: dict[str, Any] = {
+        "capture_output": True,
+        "text": True,
+        "check": False,
+        "timeout": 600,
+    }
     return subprocess.run(words, **given | more)
 
 

@@ -21,7 +21,14 @@ from support.hosts import Hosts
 from support.shell import completed, kill
 
 _PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "srun", "scontrol", "sinfo")
-_ACCOUNTING = ("slurmdbd", "mariadbd", "mariadb", "mariadb-install-db", "sacctmgr", "sacct")
+_ACCOUNTING = (
+    "slurmdbd",
+    "mariadbd",
+    "mariadb",
+    "mariadb-install-db",
+    "sacctmgr",
+    "sacct",
+)
 
 _SLURM = """\
 ClusterName=rig
@@ -151,7 +158,12 @@ class Slurm:
         """Start it; raises OSError with the daemons' own words where that fails."""
         self.base = self.hosts.base / "slurm"
         self.hosts.base.chmod(0o711)  # munged wants that everybody can reach its socket
-        for name in ("", "state", "database", *(f"spool.{node}" for node in self.nodes)):
+        for name in (
+            "",
+            "state",
+            "database",
+            *(f"spool.{node}" for node in self.nodes),
+        ):
             (self.base / name).mkdir(mode=0o755)
         try:
             self._munge()
@@ -200,15 +212,24 @@ class Slurm:
                     return
             except (OSError, subprocess.TimeoutExpired) as error:
                 printed = str(error)
-            ended = [daemon.args for daemon in self._daemons if daemon.poll() is not None]
+            ended = [
+                daemon.args for daemon in self._daemons if daemon.poll() is not None
+            ]
             if ended or time.monotonic() > end:
-                raise OSError(f"{' '.join(words)}: {printed}; ended: {ended}{self._said()}")
+                raise OSError(
+                    f"{' '.join(words)}: {printed}; ended: {ended}{self._said()}"
+                )
             time.sleep(0.1)
 
     def _said(self) -> str:
         """The last that each daemon said."""
-        texts = {file.name: file.read_text(errors="replace") for file in self.base.glob("*.out")}
-        return "".join(f"\n{name}: {text[-500:].strip()}" for name, text in texts.items())
+        texts = {
+            file.name: file.read_text(errors="replace")
+            for file in self.base.glob("*.out")
+        }
+        return "".join(
+            f"\n{name}: {text[-500:].strip()}" for name, text in texts.items()
+        )
 
     def _munge(self) -> None:
         key = self.base / "munge.key"
@@ -216,7 +237,8 @@ class Slurm:
         key.chmod(0o400)
         files = {"key-file": key, "socket": self.base / "munge.socket"}
         files |= {
-            name: self.base / f"munge.{name}" for name in ("pid-file", "log-file", "seed-file")
+            name: self.base / f"munge.{name}"
+            for name in ("pid-file", "log-file", "seed-file")
         }
         words = [f"--{name}={file}" for name, file in files.items()]
         self._start(self.head, "munged", "--foreground", "--num-threads=4", *words)
@@ -231,7 +253,10 @@ class Slurm:
                 f"AccountingStoragePass={self.base}/munge.socket",
             ]
         cpus = os.cpu_count() or 1
-        names = [f"NodeName={node} NodeAddr={self.hosts.address(node)}" for node in self.nodes]
+        names = [
+            f"NodeName={node} NodeAddr={self.hosts.address(node)}"
+            for node in self.nodes
+        ]
         fields = {
             "base": self.base,
             "head": self.head,

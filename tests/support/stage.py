@@ -87,7 +87,9 @@ def plan(nodes: int = 1, **change: Any) -> CasePlan:
 def dated(text: str, epoch: int) -> str:
     """Recorded output of IOR or fio with another date, in UTC."""
     date = datetime.fromtimestamp(epoch, timezone.utc).strftime("%a %b %d %H:%M:%S %Y")
-    text = re.sub(r'("(?:Began|StartTime|Finished|time)" ?: ")[^"]*', rf"\g<1>{date}", text)
+    text = re.sub(
+        r'("(?:Began|StartTime|Finished|time)" ?: ")[^"]*', rf"\g<1>{date}", text
+    )
     text = re.sub(r'("timestamp" : )\d+', rf"\g<1>{epoch}", text)
     return re.sub(r'("timestamp_ms" : )\d+', rf"\g<1>{epoch}000", text)
 
@@ -111,7 +113,9 @@ def build(stage: Path, nodes: int = 1) -> Path:
     if nodes > 1:
         runs.append("0\tview\t0\t1.5\t2.5\tt")
         for host in hosts:
-            notes[host].append([1.5, "view", {**VIEW.to_json(), "host": host, "cache_id": host}])
+            notes[host].append(
+                [1.5, "view", {**VIEW.to_json(), "host": host, "cache_id": host}]
+            )
     for rep in range(REPETITIONS + 1):
         for name in ("write", "evict-read", "read"):
             runs.append(f"{rep}\t{name}\t0\t{len(runs)}.5\t{len(runs) + 1}.5\tt")
@@ -119,7 +123,9 @@ def build(stage: Path, nodes: int = 1) -> Path:
             (stage / f"{name}.{rep}.err").touch()
         text = (SAMPLES / "ior_stone_wear.json").read_text()
         (stage / f"ior.{rep}.json").write_text(dated(text, BOOTED + len(runs) - 2))
-        (stage / f"ior.{rep}.csv").write_text((SAMPLES / "ior_stone.ranks.csv").read_text())
+        (stage / f"ior.{rep}.csv").write_text(
+            (SAMPLES / "ior_stone.ranks.csv").read_text()
+        )
         text = (SAMPLES / "fio_randread.json").read_text()
         (stage / f"read.{rep}.out").write_text(dated(text, BOOTED + len(runs)))
         for host in hosts:

@@ -88,7 +88,9 @@ def become(told: dict[str, Any], output: int, status: int) -> None:
     os.environ["RFM_INSTALL_PREFIX"] = prefix
     time.tzset()
     sys.argv[:] = told["argv"]
-    python_path = [p for p in told["environment"].get("PYTHONPATH", "").split(os.pathsep) if p]
+    python_path = [
+        p for p in told["environment"].get("PYTHONPATH", "").split(os.pathsep) if p
+    ]
     sys.path[:] = [told["path"], *python_path, *sys.path]
     show(told["shown"], [f"{k}={v}" for k, v in told["environment"].items()])
     with open("/proc/self/comm", "w") as file:
@@ -99,7 +101,9 @@ def become(told: dict[str, Any], output: int, status: int) -> None:
 
 def enter(pid: int) -> None:
     """Take over network, name of the host, mounts and cores of another process."""
-    spaces = [os.open(f"/proc/{pid}/ns/{kind}", os.O_RDONLY) for kind in ("net", "uts", "mnt")]
+    spaces = [
+        os.open(f"/proc/{pid}/ns/{kind}", os.O_RDONLY) for kind in ("net", "uts", "mnt")
+    ]
     cores = os.sched_getaffinity(pid)
     for space in spaces:
         if _LIBC.setns(space, 0) != 0:
@@ -139,7 +143,9 @@ def prepare() -> None:
     # ReFrame asks each time whether its own schema is one.
     validator = jsonschema.validators.validator_for(schema)
     check_schema = validator.check_schema
-    validator.check_schema = lambda asked: None if asked == schema else check_schema(asked)
+    validator.check_schema = lambda asked: (
+        None if asked == schema else check_schema(asked)
+    )
 
     # For each class of a check it looks through all callers, to name one in a warning that nobody hears.
     unheard = ("ignore", None, reframe.core.warnings.ReframeDeprecationWarning, None, 0)
@@ -147,7 +153,9 @@ def prepare() -> None:
     def callers() -> list[inspect.FrameInfo]:
         return [] if warnings.filters[:1] == [unheard] else inspect.stack()[1:]
 
-    reframe.core.warnings.inspect = SimpleNamespace(stack=callers, getmodule=inspect.getmodule)
+    reframe.core.warnings.inspect = SimpleNamespace(
+        stack=callers, getmodule=inspect.getmodule
+    )
 
 
 def main() -> int | str | None:

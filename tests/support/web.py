@@ -48,7 +48,9 @@ class Server(ThreadingHTTPServer):
 
 
 @contextmanager
-def served(answer: Callable[[int, str], Answer] = lambda *_: (200, {}, "ok")) -> Iterator[Server]:
+def served(
+    answer: Callable[[int, str], Answer] = lambda *_: (200, {}, "ok"),
+) -> Iterator[Server]:
     """Serve meanwhile."""
     with Server(answer) as server:
         threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()

@@ -10,7 +10,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from iogauge.core.measurement import Metric, Moment, Phase, Quantity, Reference, ToolOutput
+from iogauge.core.measurement import (
+    Metric,
+    Moment,
+    Phase,
+    Quantity,
+    Reference,
+    ToolOutput,
+)
 from iogauge.core.words import Tier
 from iogauge.evidence.model import ClockSeen, Evidence, Striping, rates_of
 from iogauge.evidence.witness import NodeActivity, Testimony
@@ -57,7 +64,9 @@ class System:
 
 
 def disk(*devices: str, disks: tuple[str, ...] = (), **more: Any) -> Below:
-    names = {number: f"sd{letter}" for number, letter in zip(devices, "bcde", strict=False)}
+    names = {
+        number: f"sd{letter}" for number, letter in zip(devices, "bcde", strict=False)
+    }
     return Below(devices=devices, disks=disks or devices, names=names, **more)
 
 
@@ -67,10 +76,14 @@ SYSTEMS: Final = {
     "btrfs": System("btrfs", below=disk("8:16")),
     "btrfs raid1": System("btrfs", below=disk("8:16", "8:32", copies=(2.0, 2.0))),
     "overlay": System("overlay", "overlay", below=disk("8:16")),
-    "ext4 on a loop device": System("ext4", "/dev/loop7", below=disk("7:7", disks=("8:16",))),
+    "ext4 on a loop device": System(
+        "ext4", "/dev/loop7", below=disk("7:7", disks=("8:16",))
+    ),
     "ext4 on a partition": System(
         "ext4",
-        below=Below(devices=("8:17",), disks=("8:16",), names={"8:17": "sdb1", "8:16": "sdb"}),
+        below=Below(
+            devices=("8:17",), disks=("8:16",), names={"8:17": "sdb1", "8:16": "sdb"}
+        ),
     ),
     "nfs4": System("nfs4", "10.0.0.1:/export", mount=True),
     "lustre": System("lustre", "10.0.0.1@tcp:/scratch", targets=4),
@@ -98,15 +111,21 @@ class Whole:
         of_phase = {k: v for k, v in changes.items() if k in Phase.__dataclass_fields__}
         rest = {k: v for k, v in changes.items() if k not in of_phase}
         first, *others = several[at].phases
-        several[at] = replace(several[at], phases=(replace(first, **of_phase), *others), **rest)
+        several[at] = replace(
+            several[at], phases=(replace(first, **of_phase), *others), **rest
+        )
         return self.alter(outputs={**outputs, phase: tuple(several)})
 
-    def witness(self, phase: str, at: int = 1, of: int | None = None, **changes: Any) -> Whole:
+    def witness(
+        self, phase: str, at: int = 1, of: int | None = None, **changes: Any
+    ) -> Whole:
         """The case if the kernel had counted otherwise for the tasks of a repetition, or for one of them."""
         told = dict(self.evidence.testimony)
         several = list(told[phase])
         heard = [
-            replace(one, **{k: v(one) if callable(v) else v for k, v in changes.items()})
+            replace(
+                one, **{k: v(one) if callable(v) else v for k, v in changes.items()}
+            )
             if of in (None, number)
             else one
             for number, one in enumerate(several[at].witnesses)
@@ -119,7 +138,9 @@ class Whole:
         access = {k: v for k, v in changes.items() if k in Access.__dataclass_fields__}
         rest = {k: v for k, v in changes.items() if k not in access}
         repeat = [
-            replace(one, access=replace(one.access, **access), **rest) if one.name == phase else one
+            replace(one, access=replace(one.access, **access), **rest)
+            if one.name == phase
+            else one
             for one in self.plan.repeat
         ]
         return replace(self, plan=replace(self.plan, repeat=repeat))
@@ -133,7 +154,8 @@ class Whole:
     def below(self, **changes: Any) -> Whole:
         """The case on a stack that is otherwise."""
         views = tuple(
-            replace(view, below=replace(view.below, **changes)) for view in self.evidence.views
+            replace(view, below=replace(view.below, **changes))
+            for view in self.evidence.views
         )
         return self.alter(views=views, opened=views[0])
 
@@ -142,7 +164,9 @@ class Whole:
         whole = self
         for at, output in enumerate(self.evidence.outputs[phase]):
             (one,) = output.phases
-            rates = {n: replace(q, value=q.value * factor) for n, q in one.rates.items()}
+            rates = {
+                n: replace(q, value=q.value * factor) for n, q in one.rates.items()
+            }
             whole = whole.output(phase, at, seconds=one.seconds / factor, rates=rates)
         return whole
 
@@ -151,9 +175,13 @@ class Whole:
         rates = rates_of(self.plan, self.evidence.outputs)
         samples = {name: tuple(q.value for q in rates[name]) for name in rates}
         site, evidence = self.site, self.evidence
-        return CaseSeen(self.plan, evidence, site, tier, self.metrics, {**samples, **values})
+        return CaseSeen(
+            self.plan, evidence, site, tier, self.metrics, {**samples, **values}
+        )
 
-    def phase(self, name: str, tier: Tier = "quick", **values: Sequence[float]) -> PhaseSeen:
+    def phase(
+        self, name: str, tier: Tier = "quick", **values: Sequence[float]
+    ) -> PhaseSeen:
         """A phase of the case as guards see it."""
         seen = self.seen(tier, **values)
         return next(phase for phase in seen.phases if phase.phase.name == name)
@@ -162,11 +190,17 @@ class Whole:
         """The verdict, against references that the healthy case meets."""
         references = {
             metric.name: Reference(
-                100.0 if metric.unit == "MiB/s" else 2000.0, -0.1, None, metric.unit, "run 1"
+                100.0 if metric.unit == "MiB/s" else 2000.0,
+                -0.1,
+                None,
+                metric.unit,
+                "run 1",
             )
             for metric in self.metrics
         }
-        return judge(self.plan, self.evidence, self.metrics, references, self.site, "quick")
+        return judge(
+            self.plan, self.evidence, self.metrics, references, self.site, "quick"
+        )
 
 
 def _target(site: PartitionExtras) -> dict[str, Any]:
@@ -191,7 +225,14 @@ def _view(system: System) -> View:
         for n in range(system.targets)
     )
     return View(
-        "n1", "/s", mount, ROOM, cache_id="k:1", below=system.below, uuid="U-1", targets=targets
+        "n1",
+        "/s",
+        mount,
+        ROOM,
+        cache_id="k:1",
+        below=system.below,
+        uuid="U-1",
+        targets=targets,
     )
 
 
@@ -200,7 +241,9 @@ def _counted(system: System, moved: Reading) -> dict[str, Any]:
     if system.mount:
         return {"counters": {"/s": moved}}
     if system.targets:
-        each = Reading(moved.read // system.targets, moved.written // system.targets, 256)
+        each = Reading(
+            moved.read // system.targets, moved.written // system.targets, 256
+        )
         names = [f"scratch-OST{n:04x}" for n in range(system.targets)]
         return {"counters": dict.fromkeys(names, each)}
     least, _ = system.below.copies
@@ -210,7 +253,9 @@ def _counted(system: System, moved: Reading) -> dict[str, Any]:
     return {"counters": dict.fromkeys((*names, *system.below.disks), each)}
 
 
-def _testimony(system: System, begin: float, moved: Reading, calls: int, synced: bool) -> Testimony:
+def _testimony(
+    system: System, begin: float, moved: Reading, calls: int, synced: bool
+) -> Testimony:
     half = Reading(moved.read // 2, moved.written // 2)
     heard = Witness(
         host="n1",
@@ -242,16 +287,26 @@ def _looks(begin: float, moved: Reading, files: int, total: Instant) -> list[Ins
 
 
 def _site(system: System) -> PartitionExtras:
-    target: dict[str, Any] = {"path": "/s", "type": system.type, "source": system.source}
+    target: dict[str, Any] = {
+        "path": "/s",
+        "type": system.type,
+        "source": system.source,
+    }
     target["uuid"] = "U-1"
     parts: dict[str, Any] = {"target": target}
     if system.targets:
         servers = {"count": 2, "nic": "10 GB/s"}
-        parts["topology"] = {"source": "x", "targets": system.targets, "servers": servers}
+        parts["topology"] = {
+            "source": "x",
+            "targets": system.targets,
+            "servers": servers,
+        }
     return extras(**parts)
 
 
-def _whole(system: str, plan: CasePlan, moved: Any, told: ToolOutput, timed: Phase) -> Whole:
+def _whole(
+    system: str, plan: CasePlan, moved: Any, told: ToolOutput, timed: Phase
+) -> Whole:
     """Both repetitions of a plan's phases, each of which moves so many bytes and says the same."""
     on, of_files = SYSTEMS[system], plan.tool == "mdtest"
     outputs: dict[str, Any] = {}
@@ -260,24 +315,38 @@ def _whole(system: str, plan: CasePlan, moved: Any, told: ToolOutput, timed: Pha
     total = Instant(0.0, 0, 0, 50, 0)
     for repetition in (1, 2):
         for number, phase in enumerate(plan.repeat):
-            name, begin, bytes_of = phase.name, begins(repetition, number), moved[phase.name]
+            name, begin, bytes_of = (
+                phase.name,
+                begins(repetition, number),
+                moved[phase.name],
+            )
             first, *words = (word.replace(DIR, HOME) for word in phase.command)
             output = replace(
                 told,
                 phases=(replace(timed, name=name),),
-                command=" ".join([first, *(f"'{word}'" if of_files else word for word in words)]),
-                moments=tuple(replace(m, seconds=BOOTED + begin + 1) for m in told.moments),
+                command=" ".join(
+                    [first, *(f"'{word}'" if of_files else word for word in words)]
+                ),
+                moments=tuple(
+                    replace(m, seconds=BOOTED + begin + 1) for m in told.moments
+                ),
             )
             outputs[name] = (*outputs.get(name, ()), output)
-            heard = _testimony(on, begin, bytes_of, 0 if of_files else 1024, synced=of_files)
+            heard = _testimony(
+                on, begin, bytes_of, 0 if of_files else 1024, synced=of_files
+            )
             testimony[name] = (*testimony.get(name, ()), heard)
             runs.append(PhaseRun(repetition, name, 0, begin, begin + 2 + LASTS, "t"))
             files = {"create": FILES, "remove": -FILES}.get(name, 0)
-            copied = Reading(bytes_of.read, round(bytes_of.written * on.below.copies[0]))
+            copied = Reading(
+                bytes_of.read, round(bytes_of.written * on.below.copies[0])
+            )
             looks = _looks(begin, copied, files, total)
             total = looks[-1]
             exact = not of_files or on.type in ("ext4", "xfs", "overlay")
-            activity += looks if exact else [replace(look, files=None) for look in looks]
+            activity += (
+                looks if exact else [replace(look, files=None) for look in looks]
+            )
             if of_files:
                 printed += [(begin + 0.9, 700), (begin + 0.9 + LASTS, 700)]
                 printed.append((begin + 1 + LASTS, 1500))
@@ -294,7 +363,11 @@ def _whole(system: str, plan: CasePlan, moved: Any, told: ToolOutput, timed: Pha
         clocks=(ClockSeen(BOOTED, BOOTED, 0),),
         nodes=({"cpu.cores": 4, "mem.bytes": 16 * GIB},),
         idle=(Load(host="n1", cache_id="k:1", time=BOOTED + 1000, load1=0.1),),
-        changes=(NodeActivity(host="n1", cache_id="k:1", seconds=300.0, uuid="U-1", load1=2.0),),
+        changes=(
+            NodeActivity(
+                host="n1", cache_id="k:1", seconds=300.0, uuid="U-1", load1=2.0
+            ),
+        ),
         outputs=outputs,
         testimony=testimony,
         runs=tuple(runs),
@@ -351,7 +424,9 @@ def data(system: str = "ext4", *, o_direct: bool = True) -> Whole:
         files=1,
         shared_file=True,
     )
-    whole = _whole(system, plan, {"write": Reading(0, GIB), "read": Reading(GIB, 0)}, told, timed)
+    whole = _whole(
+        system, plan, {"write": Reading(0, GIB), "read": Reading(GIB, 0)}, told, timed
+    )
     samples = tuple(
         Sample(
             repetition=repetition,
@@ -362,9 +437,16 @@ def data(system: str = "ext4", *, o_direct: bool = True) -> Whole:
         for repetition in (1, 2)
         for way in ways
     )
-    parts = (Part(stripe_count=4, stripe_bytes=MIB, objects=(0, 1, 2, 3), instantiated=True),)
+    parts = (
+        Part(stripe_count=4, stripe_bytes=MIB, objects=(0, 1, 2, 3), instantiated=True),
+    )
     layouts = tuple(
-        Striping({}, Layouts(repetition=n, files=(FileLayout(path="data", parts=parts),), total=1))
+        Striping(
+            {},
+            Layouts(
+                repetition=n, files=(FileLayout(path="data", parts=parts),), total=1
+            ),
+        )
         for n in (1, 2)
     )
     return whole.alter(
@@ -395,7 +477,9 @@ def metadata(system: str = "ext4") -> Whole:
     )
     parameters = {"begins_at": 700, "iterations": 1}
     moments = (Moment("started", 0.0, local=True),)
-    told = ToolOutput("mdtest", "4.0.0", (), 2, 1, parameters=parameters, moments=moments)
+    told = ToolOutput(
+        "mdtest", "4.0.0", (), 2, 1, parameters=parameters, moments=moments
+    )
     plan = CasePlan(
         tool="mdtest",
         repetitions=2,
@@ -407,4 +491,6 @@ def metadata(system: str = "ext4") -> Whole:
         files=FILES,
     )
     journal = Reading(0, FILES * 512)
-    return _whole(system, plan, dict.fromkeys(("create", "remove"), journal), told, timed)
+    return _whole(
+        system, plan, dict.fromkeys(("create", "remove"), journal), told, timed
+    )

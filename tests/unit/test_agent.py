@@ -49,7 +49,9 @@ def target(tmp_path):
 
 def case(place, **change):
     mount = mounts.find_mount(str(place))
-    data = job_order(str(place), type=mount.type, source=mount.source).to_json() | change
+    data = (
+        job_order(str(place), type=mount.type, source=mount.source).to_json() | change
+    )
     Path("case.json").write_text(json.dumps(data))
     return "case.json"
 
@@ -87,7 +89,12 @@ def test_a_link_in_the_way_is_a_refusal(target, tmp_path):
 
 @pytest.mark.parametrize(
     ("kind", "beneath", "exact"),
-    [("xfs", "", True), ("nfs4", "", False), ("overlay", "ext4", True), ("overlay", "zfs", False)],
+    [
+        ("xfs", "", True),
+        ("nfs4", "", False),
+        ("overlay", "ext4", True),
+        ("overlay", "zfs", False),
+    ],
 )
 def test_an_overlay_counts_as_what_is_below_it(kind, beneath, exact, monkeypatch):
     """ZFS says only later how many inodes are in use."""
@@ -108,7 +115,9 @@ Disk quotas for grp bench (gid 8):
 /m 1 0 0 - 1 0 0 -
 EOF"""
 PROJECT = (
-    USER_AND_GROUP.replace("usr", "prj").replace("uid 7", "pid 9").partition("Disk quotas for grp")
+    USER_AND_GROUP.replace("usr", "prj")
+    .replace("uid 7", "pid 9")
+    .partition("Disk quotas for grp")
 )
 LFS = f'if [ "$2" = -p ]; then {PROJECT[0]}EOF\nelse {USER_AND_GROUP}\nfi'
 
@@ -122,8 +131,12 @@ LFS = f'if [ "$2" = -p ]; then {PROJECT[0]}EOF\nelse {USER_AND_GROUP}\nfi'
         ("exec sleep 60", 9, {}, ("user and group", "project 9")),
     ],
 )
-def test_quotas_are_asked_of_lfs(tmp_path, monkeypatch, script, project, left, unanswered):
-    shell.script(tmp_path / "lfs", f'#!/bin/sh\necho "$@" >>{tmp_path}/asked\n{script}\n')
+def test_quotas_are_asked_of_lfs(
+    tmp_path, monkeypatch, script, project, left, unanswered
+):
+    shell.script(
+        tmp_path / "lfs", f'#!/bin/sh\necho "$@" >>{tmp_path}/asked\n{script}\n'
+    )
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     monkeypatch.setattr(quotas, "project_of", lambda _: project)
     monkeypatch.setattr(quotas, "QUOTA_SECONDS", 2 if unanswered else 30)
@@ -143,7 +156,9 @@ def opened_elsewhere(target, **change):
     """Leave what another node leaves that has opened the case on this machine's file system."""
     case(target)
     first = dataclasses.replace(look(str(target)), host="n1", **change)
-    Path("open.json").write_text(json.dumps(Opened(session="s", case="c", view=first).to_json()))
+    Path("open.json").write_text(
+        json.dumps(Opened(session="s", case="c", view=first).to_json())
+    )
 
 
 def test_a_node_that_sees_another_file_system_refuses_the_case(target):
@@ -190,7 +205,9 @@ def test_only_a_variable_in_front_is_expanded(monkeypatch, path, value, expanded
     assert paths.expand(path) == expanded
 
 
-@pytest.mark.parametrize(("value", "why"), [(None, "not set"), ("", "not set"), ("a/b", "'a/b'")])
+@pytest.mark.parametrize(
+    ("value", "why"), [(None, "not set"), ("", "not set"), ("a/b", "'a/b'")]
+)
 def test_a_variable_without_a_path_is_a_refusal_that_names_it(
     target, monkeypatch, capsys, value, why
 ):
@@ -205,7 +222,9 @@ def test_a_variable_without_a_path_is_a_refusal_that_names_it(
 
 
 @pytest.mark.parametrize("name", ["a@b", "a b", "a$(x)", "a\nb"])
-def test_a_variable_that_would_lead_a_tool_elsewhere_is_a_refusal(target, monkeypatch, name):
+def test_a_variable_that_would_lead_a_tool_elsewhere_is_a_refusal(
+    target, monkeypatch, name
+):
     (target / name).mkdir()
     monkeypatch.setenv("DW_JOB_STRIPED", str(target / name))
     assert agent.main(["open", case(target, target="$DW_JOB_STRIPED")]) == REFUSED
@@ -237,7 +256,9 @@ def lustre(target, tmp_path, monkeypatch):
         for i in range(4)
     }
     default = {"stripecount": "1", "stripesize": "4194304"}
-    default = {f"lov.lustre-clilov-ffff88.{name}": value for name, value in default.items()}
+    default = {
+        f"lov.lustre-clilov-ffff88.{name}": value for name, value in default.items()
+    }
     kernel(tmp_path, addresses | default)
     monkeypatch.setattr(client, "TOPS", (str(tmp_path / "sys/fs/lustre"),))
     return target
@@ -247,7 +268,11 @@ def lustre(target, tmp_path, monkeypatch):
     ("variable", "value", "why"),
     [
         ("LFS_INACTIVE", "2", "G12 health: inactive: lustre-OST0002_UUID"),
-        ("LFS_NO_CREATE", "1", "G12 health: new files land elsewhere than on lustre-OST0001_UUID"),
+        (
+            "LFS_NO_CREATE",
+            "1",
+            "G12 health: new files land elsewhere than on lustre-OST0001_UUID",
+        ),
         ("LFS_FULL", "3", "G13 storage targets: lustre-OST0003_UUID: 1008 KiB free"),
         ("LFS_QUOTA", "1000 1024 0 0", "G14 quota: quota of user"),
         ("LFS_QUOTA", "2000 0 0 0 1024 expired", "G14 quota: quota of user"),
@@ -255,7 +280,9 @@ def lustre(target, tmp_path, monkeypatch):
         ("PATH", "/nowhere", "lfs cannot be run on"),
     ],
 )
-def test_a_striped_target_that_will_not_do_is_refused(lustre, monkeypatch, variable, value, why):
+def test_a_striped_target_that_will_not_do_is_refused(
+    lustre, monkeypatch, variable, value, why
+):
     monkeypatch.setenv(variable, value)
     wish = case(lustre, striping="lustre", held_bytes=1 << 24, max_fill=0.85)
     assert agent.main(["open", wish]) == REFUSED
@@ -301,20 +328,28 @@ def test_a_directory_is_made_on_each_metadata_target(lustre, monkeypatch, capsys
 @pytest.mark.slow
 def test_directories_with_files_are_found_where_they_lie(lustre, monkeypatch, capsys):
     tree = lustre / "tree"
-    assert agent.main(["stripe-directory", "-D", "-c", "1", "-i", "1", str(tree), "keep"]) == 0
+    assert (
+        agent.main(["stripe-directory", "-D", "-c", "1", "-i", "1", str(tree), "keep"])
+        == 0
+    )
     (tree / "empty").mkdir()
     (tree / "full" / "below").mkdir(parents=True)
     (tree / "full" / "below" / "file").touch()
     assert agent.main(["on-metadata-targets", str(tree), "keep"]) == 0
     assert json.loads(capsys.readouterr().out) == {"full/below": [1]}
     monkeypatch.setenv("LCTL_USER", "1")
-    assert agent.main(["stripe-directory", "-D", "-c", "-1", str(lustre / "o"), "keep"]) == REFUSED
+    assert (
+        agent.main(["stripe-directory", "-D", "-c", "-1", str(lustre / "o"), "keep"])
+        == REFUSED
+    )
     said = capsys.readouterr().err
     assert "iogauge: refused: G10 metadata default: lfs setdirstripe" in said
     assert "Operation not permitted" in said
 
 
-FILES = Pins(names=tuple(f"sub/f.{i:08d}" for i in range(9)), kind="file", stripe_bytes=1 << 20)
+FILES = Pins(
+    names=tuple(f"sub/f.{i:08d}" for i in range(9)), kind="file", stripe_bytes=1 << 20
+)
 DIRECTORIES = Pins(names=("k0", "k1", "a/k2", "a/k3"), kind="directory")
 
 
@@ -350,7 +385,9 @@ def test_layouts_that_cannot_be_read_are_noted_with_the_reason(lustre, monkeypat
     job_lustre.note_layouts(2, str(lustre))
     noted = Layouts.from_json(answer("layouts"))
     assert (noted.repetition, noted.files) == (2, ())
-    assert "f was not answered" in noted.problem and "it is not on Lustre" in noted.problem
+    assert (
+        "f was not answered" in noted.problem and "it is not on Lustre" in noted.problem
+    )
 
 
 @pytest.mark.slow
@@ -361,7 +398,11 @@ def test_what_a_target_passes_on_is_seen_before_the_first_byte(lustre, monkeypat
     assert agent.main(["open", wish]) == 0
     seen = Opened.from_json(opened()).directory_seen
     assert seen is not None and seen.default is not None
-    assert (str(seen.default), seen.mdts, seen.pool) == ("2 x default size", (0,), (0, 1))
+    assert (str(seen.default), seen.mdts, seen.pool) == (
+        "2 x default size",
+        (0,),
+        (0, 1),
+    )
     assert [target.index for target in seen.metadata] == [0, 1]
     assert not seen.unanswered
 
@@ -385,13 +426,16 @@ def test_the_metadata_target_that_gets_the_files_must_have_room(
     assert agent.main(["open", wish]) == (REFUSED if refused else 0)
     assert (
         not refused
-        or f"G14 metadata targets: MDT {full}: 64 of 838864 inodes" in opened()["refused"][0]
+        or f"G14 metadata targets: MDT {full}: 64 of 838864 inodes"
+        in opened()["refused"][0]
     )
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("full", "refused"), [("0", True), ("1", False)])
-def test_data_that_lie_with_their_metadata_need_room_there(lustre, monkeypatch, full, refused):
+def test_data_that_lie_with_their_metadata_need_room_there(
+    lustre, monkeypatch, full, refused
+):
     monkeypatch.setenv("LFS_MDT_FULL", full)
     layout = dataclasses.asdict(Layout(metadata_bytes=65536, stripe_count=1))
     wish = case(lustre, striping="lustre", layout=layout, held_bytes=64 << 20)
@@ -409,7 +453,10 @@ def test_facts_of_a_node(target):
     assert agent.main(["facts", str(target), "facts.1"]) == 0
     told = answer("facts.1")
     seen = Load.from_json(told["load"])
-    assert (seen.host, seen.cache_id) == (os.uname().nodename, mounts.cache_id(str(target)))
+    assert (seen.host, seen.cache_id) == (
+        os.uname().nodename,
+        mounts.cache_id(str(target)),
+    )
     assert told["fingerprint"]["kernel"] == os.uname().release
     assert set(told) == {"load", "fingerprint", "clock", "versions"}
     assert Clock.from_json(told["clock"]).epoch == pytest.approx(time.time(), abs=60)

@@ -72,7 +72,9 @@ def test_a_failure_says_case_metric_value_reference_since_and_cause(tmp_path):
 
 
 @pytest.mark.parametrize("seen", [{"nodes": "n1", "command": "ior"}, {}])
-def test_a_case_that_was_refused_before_a_look_at_the_node_blames_nothing(seen, tmp_path):
+def test_a_case_that_was_refused_before_a_look_at_the_node_blames_nothing(
+    seen, tmp_path
+):
     """What nobody saw has not changed, and may have."""
     refused = record(1, 60.0, "INVALID", fingerprint=seen)
     (trouble,) = collected(tmp_path, [record(0), refused]).troubles
@@ -100,11 +102,18 @@ def test_a_gate_lets_only_pass_through(tmp_path, verdict):
 def test_a_line_that_is_no_record_is_a_trouble(tmp_path):
     good = collected(tmp_path, [record(0)])
     assert not good.failed
-    lost = journal.Damaged(tmp_path / "site" / "s0.jsonl", 3, "metrics[0].median is 'x'")
+    lost = journal.Damaged(
+        tmp_path / "site" / "s0.jsonl", 3, "metrics[0].median is 'x'"
+    )
     found = collected(tmp_path, [record(0)], damaged=[lost])
     (trouble,) = found.troubles
-    assert str(found.ending) == "FAILED: 1 passed; 1 line(s) of the history are no record"
-    assert trouble.headline == "ERROR site: s0: line 3 is no record: metrics[0].median is 'x'"
+    assert (
+        str(found.ending) == "FAILED: 1 passed; 1 line(s) of the history are no record"
+    )
+    assert (
+        trouble.headline
+        == "ERROR site: s0: line 3 is no record: metrics[0].median is 'x'"
+    )
 
 
 def test_a_record_that_contradicts_itself_is_not_ok(tmp_path):
@@ -134,7 +143,12 @@ def series(drop, after=6, day=40, verdict="PASS"):
     values = [100 * math.exp(0.01 * math.sin(k * 1.7)) for k in range(day)]
     values += [v * (1 - drop) for v in values[:after]]
     return [
-        record(k, v, "PASS" if k < day else verdict, fingerprint={"kernel": f"5.1{4 + (k >= day)}"})
+        record(
+            k,
+            v,
+            "PASS" if k < day else verdict,
+            fingerprint={"kernel": f"5.1{4 + (k >= day)}"},
+        )
         for k, v in enumerate(values)
     ]
 
@@ -142,11 +156,14 @@ def series(drop, after=6, day=40, verdict="PASS"):
 def test_a_drift_within_the_reference_is_an_alarm(tmp_path):
     found = collected(tmp_path, series(0.08))
     (trouble,) = found.troubles
-    assert str(found.ending) == "FAILED: 1 passed; 1 metric(s) have become worse (DRIFT)"
+    assert (
+        str(found.ending) == "FAILED: 1 passed; 1 metric(s) have become worse (DRIFT)"
+    )
     assert trouble.kind == DRIFT
     assert trouble.since == "2026-02-14 01:00 UTC, session s40"
     assert re.match(
-        r"-[78]\.\d% \(-\d+\.\d% to -[67]\.\d%\) against the level of (99|100)\.", trouble.trend
+        r"-[78]\.\d% \(-\d+\.\d% to -[67]\.\d%\) against the level of (99|100)\.",
+        trouble.trend,
     )
     assert trouble.cause == "changed just before: kernel: 5.14 -> 5.15"
     assert trouble.curve is not None and trouble.curve.since == "s40"
@@ -157,13 +174,22 @@ def test_a_drift_within_the_reference_is_an_alarm(tmp_path):
 
 def points(values, **more):
     return [
-        Run(BEGIN + timedelta(days=k), f"s{k}", v, Verdict.PASS, more.get("series", "a"), None)
+        Run(
+            BEGIN + timedelta(days=k),
+            f"s{k}",
+            v,
+            Verdict.PASS,
+            more.get("series", "a"),
+            None,
+        )
         for k, v in enumerate(values)
     ]
 
 
 def shapes(text, name):
-    return ElementTree.fromstring(text).findall(f".//{{http://www.w3.org/2000/svg}}{name}")
+    return ElementTree.fromstring(text).findall(
+        f".//{{http://www.w3.org/2000/svg}}{name}"
+    )
 
 
 def curve_of(values, verdicts=(), **more):
@@ -177,7 +203,10 @@ def test_bars_have_the_scale_of_the_figure():
     assert charts.bars(curve_of([100.0, 50.0, 1.0]), 30) == "▇▄▁"
     assert charts.bars(curve_of([]), 30) == ""
     # An outlier that is not valid hides no loss of 30 %: it is an arrow, and beyond the axis.
-    values, verdicts = [4363.0, *[320.0] * 6, *[224.0] * 3], [Verdict.UNSTABLE, *[Verdict.PASS] * 9]
+    values, verdicts = (
+        [4363.0, *[320.0] * 6, *[224.0] * 3],
+        [Verdict.UNSTABLE, *[Verdict.PASS] * 9],
+    )
     outlier = curve_of(values, verdicts)
     assert charts.bars(outlier, 30) == "↑▇▇▇▇▇▇▄▄▄"
     assert charts.scale_of(outlier)[1] < 400
@@ -203,15 +232,23 @@ def test_a_chart_has_level_limits_steps_and_says_what_it_is_of():
     assert curve.caption == "n = 25 runs; s; 2026-01-05 to 2026-01-29; ior 4.0.0"
 
 
-@pytest.mark.parametrize("values", [[], [5.0], [5.0] * 30, [1e-9, 1e12], [100.0, 30.0, 101.0]])
+@pytest.mark.parametrize(
+    "values", [[], [5.0], [5.0] * 30, [1e-9, 1e12], [100.0, 30.0, 101.0]]
+)
 def test_a_figure_is_whole_whatever_the_values(values):
-    curve = Curve(title=NASTY, unit="MiB/s", points=points(values), reference=90.0, least=80.0)
+    curve = Curve(
+        title=NASTY, unit="MiB/s", points=points(values), reference=90.0, least=80.0
+    )
     text = charts.svg(curve)
     found = shapes(text, "circle")
     assert len(found) + text.count('class="run clip') == len(values)
     bottom = charts.BASE
     assert all(charts.TOP <= float(c.get("cy", "-1")) <= bottom for c in found)
-    assert "<script" not in text and "nan" not in text and "inf" not in text.replace("info", "")
+    assert (
+        "<script" not in text
+        and "nan" not in text
+        and "inf" not in text.replace("info", "")
+    )
 
 
 class Page(HTMLParser):
@@ -235,7 +272,9 @@ class Page(HTMLParser):
 
 
 def test_the_page_tells_everything_and_fetches_nothing(tmp_path):
-    bad = record(1, 60.0, "FAIL", case=f"IorPosix %files={NASTY}", reason=NASTY, partition="home")
+    bad = record(
+        1, 60.0, "FAIL", case=f"IorPosix %files={NASTY}", reason=NASTY, partition="home"
+    )
     both = [record(0), bad]
     text = page.page(collected(tmp_path, both, 2), both)
     seen = Page(text)
@@ -243,7 +282,9 @@ def test_the_page_tells_everything_and_fetches_nothing(tmp_path):
     assert all(str(link).startswith("#") for link in seen.links)
     assert "\x1b" not in text
     assert {str(link)[1:] for link in seen.links} <= seen.names
-    assert seen.tags.count("svg") == 3  # gauges and the overview: a line of one run needs no figure
+    assert (
+        seen.tags.count("svg") == 3
+    )  # gauges and the overview: a line of one run needs no figure
     for words in ("FAILED", "60.00 MiB/s", "at least 90.00", "alert(1)"):
         assert words in seen.words
 
@@ -262,7 +303,8 @@ def test_the_page_shows_every_verdict(verdict, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "field", [field.name for field in fields(Trouble) if field.name not in ("kind", "curve")]
+    "field",
+    [field.name for field in fields(Trouble) if field.name not in ("kind", "curve")],
 )
 def test_text_in_a_trouble_is_shown_and_makes_no_tag(field):
     texts = {"where": "w", "case": "c", field: NASTY}
@@ -275,13 +317,18 @@ def test_text_in_a_trouble_is_shown_and_makes_no_tag(field):
     text = page.page(alarm, [])
     seen = Page(text)
     assert seen.tags.count("script") == 1 and "\x1b" not in text
-    assert seen.words.count("<script>alert(1)</script>") in (6, 7)  # five times around the trouble
+    assert seen.words.count("<script>alert(1)</script>") in (
+        6,
+        7,
+    )  # five times around the trouble
 
 
 def test_junit_calls_nothing_but_pass_a_pass():
     found = SessionRecords(record(k, verdict=v.value) for k, v in enumerate(Verdict))
     for gate in (False, True):
-        (suite,) = ElementTree.fromstring(junit(found, gate, found.ending(gate)).encode())
+        (suite,) = ElementTree.fromstring(
+            junit(found, gate, found.ending(gate)).encode()
+        )
         kinds = {
             str(case.get("name")) + str(k): [
                 child.tag for child in case if child.tag != "system-out"
@@ -306,8 +353,13 @@ def test_a_span_shows_the_newest_run_of_every_case_in_it(tmp_path):
     other = record(1, 50.0, partition="home")
     collected(tmp_path, [*runs, other])
     span = Span(BEGIN + timedelta(hours=12), BEGIN + timedelta(days=2))
-    found, damaged = history_table.newest_records(tmp_path, "site", span.since, span.until)
-    assert [(r.partition, r.session) for r in found] == [("home", "s1"), ("scratch", "s2")]
+    found, damaged = history_table.newest_records(
+        tmp_path, "site", span.since, span.until
+    )
+    assert [(r.partition, r.session) for r in found] == [
+        ("home", "s1"),
+        ("scratch", "s2"),
+    ]
     assert damaged == []
     with pytest.raises(ValueError, match=r"no case of it is recorded \(recorded: "):
         history_table.newest_records(tmp_path, "elsewhere")

@@ -43,12 +43,17 @@ def refused(why, where, who=ALICE):
 def test_a_directory_of_the_callers_own_will_do():
     assert decide(place()) == "user alice owns it"
     assert decide(place("/scratch/alice")) == "user alice owns it"
-    assert decide(place("/root/bench", owner=0, mount=DISK), ROOT) == "user root owns it"
+    assert (
+        decide(place("/root/bench", owner=0, mount=DISK), ROOT) == "user root owns it"
+    )
 
 
 @pytest.mark.parametrize("owner", [0, 1001])
 def test_a_directory_of_somebody_else_will_not(owner):
-    refused(f"belongs to user {owner}, not to alice.*iogauge (site )?allow", place(owner=owner))
+    refused(
+        f"belongs to user {owner}, not to alice.*iogauge (site )?allow",
+        place(owner=owner),
+    )
 
 
 def test_root_may_write_everywhere_and_still_needs_to_own_it():
@@ -81,14 +86,19 @@ def test_places_for_everybodys_files_are_not_the_systems(path):
 
 def test_a_marker_does_not_open_the_root_or_a_home():
     refused("iogauge never writes there", place("/", marker=Marker(), mount=DISK))
-    refused("home directory of alice", place("/home/alice", home_of="alice", marker=Marker()))
+    refused(
+        "home directory of alice",
+        place("/home/alice", home_of="alice", marker=Marker()),
+    )
 
 
 # --- the marker -------------------------------------------------------------------------------------
 
 
 def test_an_empty_marker_allows_everybody():
-    assert "everybody" in decide(place("/scratch", owner=0, marker=permission.parse_marker("")))
+    assert "everybody" in decide(
+        place("/scratch", owner=0, marker=permission.parse_marker(""))
+    )
 
 
 @pytest.mark.parametrize(
@@ -112,7 +122,10 @@ def test_a_marker_that_fits(text):
         ("users: bob", "user bob, and not alice"),
         ("groups: hpc", "group hpc, and not alice"),
         ("expires: 2026-11-20", "until 2026-11-20"),
-        ("uuid: scratch@10.0.0.9@o2ib", "was written for scratch@10.0.0.9.*allow --replace"),
+        (
+            "uuid: scratch@10.0.0.9@o2ib",
+            "was written for scratch@10.0.0.9.*allow --replace",
+        ),
     ],
 )
 def test_a_marker_that_does_not_fit_refuses_the_owner_too(text, why):

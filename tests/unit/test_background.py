@@ -28,7 +28,16 @@ ioengine=psync
 """
 #: Writes for a minute.
 NEXT = "print('1 write --section=write')"
-SWEEP = ["sh", str(LIBRARY / "rounds.sh"), "write.fio", "9", "--", sys.executable, "-c", NEXT]
+SWEEP = [
+    "sh",
+    str(LIBRARY / "rounds.sh"),
+    "write.fio",
+    "9",
+    "--",
+    sys.executable,
+    "-c",
+    NEXT,
+]
 WITNESS = ["sh", str(LIBRARY / "witness.sh"), ".", "write.1", "fio", "write.fio"]
 #: Lets a case begin, and ends with the job script.
 AGENT = '[ "$1" = open ] || exit 0\nmkdir -p "$IOG_DIR"\necho opened\nread -r _\n'
@@ -107,7 +116,9 @@ def test_a_program_that_hangs_in_its_handler_is_killed_with_its_children(scripts
     words = ["gcc", "-O2", "-o", str(program), str(SUPPORT / "hangs.c")]
     subprocess.run(words, check=True, timeout=600)
     process = scripts.start([*WITNESS[:4], str(program)])
-    wait_for(lambda: scripts.left().count("hangs") == 2, 30, "the program and its child")
+    wait_for(
+        lambda: scripts.left().count("hangs") == 2, 30, "the program and its child"
+    )
     time.sleep(0.2)
     process.terminate()
     assert process.wait(60) == 143
@@ -123,18 +134,29 @@ def test_a_signal_at_every_start_of_a_job(scripts, signalled):
             ["bash", "job"], AT_FORK=str(number), LD_PRELOAD=signalled, PREPARE="true"
         )
         assert process.wait(60) == 143
-        wait_for(lambda: not scripts.left(), 10, f"the end after the signal at start {number}")
+        wait_for(
+            lambda: not scripts.left(),
+            10,
+            f"the end after the signal at start {number}",
+        )
     assert number >= 2
 
 
 @pytest.mark.parametrize(
     "opened",
-    ["touch moment; echo words; ", 'mkdir -p "$IOG_DIR"; touch moment; echo opened; read -r _; '],
+    [
+        "touch moment; echo words; ",
+        'mkdir -p "$IOG_DIR"; touch moment; echo opened; read -r _; ',
+    ],
     ids=["opens", "is asked"],
 )
-def test_a_signal_just_before_the_script_waits_for_its_agent(scripts, signalled, opened):
+def test_a_signal_just_before_the_script_waits_for_its_agent(
+    scripts, signalled, opened
+):
     """An agent that opens a case, or runs a command, may say nothing for minutes: no job waits for its next word."""
-    (scripts.base / "agent").write_text(f'[ "$1" = open ] || exit 0\n{opened}read -r _\n')
+    (scripts.base / "agent").write_text(
+        f'[ "$1" = open ] || exit 0\n{opened}read -r _\n'
+    )
     job = JOB.replace("iog_phase work", "iog_do facts; iog_phase work")
     (scripts.base / "job").write_text(job)
     moment = scripts.base / "moment"
@@ -155,7 +177,9 @@ def test_no_answer_of_the_agent_is_lost(scripts, signalled):
     job = JOB.replace("iog_phase work", "iog_do facts; touch heard; iog_phase work")
     (scripts.base / "job").write_text(job)
     moment = scripts.base / "moment"
-    process = scripts.start(["bash", "job"], LATE=str(moment), LD_PRELOAD=signalled, PREPARE="true")
+    process = scripts.start(
+        ["bash", "job"], LATE=str(moment), LD_PRELOAD=signalled, PREPARE="true"
+    )
     wait_for((scripts.base / "heard").exists, 30, "the answer")
     assert not moment.exists()
     process.terminate()
@@ -167,7 +191,9 @@ def test_the_alarm_of_flux_ends_a_script_that_waits_for_its_agent(scripts):
     opened = 'mkdir -p "$IOG_DIR"; echo opened; read -r _; '
     code = f'[ "$1" = open ] || exit 0\n{opened}touch asked; read -r _\n'
     (scripts.base / "agent").write_text(code)
-    (scripts.base / "job").write_text(JOB.replace("iog_phase work", "iog_do facts; iog_phase work"))
+    (scripts.base / "job").write_text(
+        JOB.replace("iog_phase work", "iog_do facts; iog_phase work")
+    )
     process = scripts.start(["bash", "job"], PREPARE="true")
     wait_for((scripts.base / "asked").exists, 10, "the agent to be asked")
     time.sleep(0.3)
@@ -179,7 +205,9 @@ def test_the_alarm_of_flux_ends_a_script_that_waits_for_its_agent(scripts):
 
 @pytest.mark.parametrize("status", [0, 3])
 def test_a_witness_keeps_the_status(scripts, status):
-    assert scripts.start([*WITNESS[:4], "sh", "-c", f"exit {status}"]).wait(60) == status
+    assert (
+        scripts.start([*WITNESS[:4], "sh", "-c", f"exit {status}"]).wait(60) == status
+    )
 
 
 def test_no_other_file_starts_a_program_in_the_background():

@@ -78,13 +78,18 @@ def test_what_a_program_shows_elsewhere_may_be_memory(tree):
     tree.mount("/shown", "fuse.bindfs", "0:52", source="/data")
     (tree.root / "shown" / "inner").mkdir()
     mount = tree.mounts[str(tree.root / "shown")]
-    inner = below.resolve(str(tree.root / "shown" / "inner"), mount, root=str(tree.root))
+    inner = below.resolve(
+        str(tree.root / "shown" / "inner"), mount, root=str(tree.root)
+    )
     assert inner.memory == "fuse.bindfs on tmpfs at /data/inner"
     # An image may be shown too; a device of characters is none.
     tree.place("/memory/image").touch()
     tree.mount("/dev", "devtmpfs", "0:5")
     tree.place("/dev/fuse").symlink_to("/dev/null")
-    for source, memory in (("/memory/image", "fuse.ext4 on tmpfs at /memory"), ("/dev/fuse", "")):
+    for source, memory in (
+        ("/memory/image", "fuse.ext4 on tmpfs at /memory"),
+        ("/dev/fuse", ""),
+    ):
         tree.mount("/shown", "fuse.ext4", "0:52", source=source)
         assert tree.resolve("/shown").memory == memory
 
@@ -93,7 +98,9 @@ def test_a_program_keeps_no_promise_of_fsync_that_what_it_shows_does_not_keep(tr
     tree.mount("/shown", "fuse.bindfs", "0:52", source="/data")
     assert tree.resolve("/shown").fsync == ""
     tree.mount("/data", "ext4", "8:0", options="rw,nobarrier")
-    assert tree.resolve("/shown").fsync.startswith("fuse.bindfs on ext4 with nobarrier: fsync does")
+    assert tree.resolve("/shown").fsync.startswith(
+        "fuse.bindfs on ext4 with nobarrier: fsync does"
+    )
 
 
 def test_bytes_leave_a_node_by_devices_that_lie_over_no_other_and_are_storage(tree):
@@ -130,7 +137,10 @@ def test_the_paths_of_an_nvme_disk_count_if_the_disk_does_not(tree, counts, devi
     tree.mount("/fuse", "fuse.any")
     whole, part, lvm = (tree.resolve(point) for point in ("/whole", "/part", "/lvm"))
     assert (whole.devices, whole.disks, whole.unsure) == (devices, devices, ())
-    assert (part.devices, part.disks) == (devices if counts == "0" else ("259:2",), devices)
+    assert (part.devices, part.disks) == (
+        devices if counts == "0" else ("259:2",),
+        devices,
+    )
     assert (lvm.devices, lvm.disks, lvm.unsure) == (("252:0",), devices, ("252:0",))
     assert set(tree.resolve("/fuse").ways) == {"8:0", *devices}
 
@@ -140,7 +150,9 @@ def test_the_paths_of_an_nvme_disk_count_if_the_disk_does_not(tree, counts, devi
 CLIENTS = {
     "lustre": "2200:574172",
     "gpfs": "239:150",
-    **dict.fromkeys(("nfs4", "ceph", "beegfs", "wekafs", "zfs", "bcachefs", "unheard-of"), "8:0"),
+    **dict.fromkeys(
+        ("nfs4", "ceph", "beegfs", "wekafs", "zfs", "bcachefs", "unheard-of"), "8:0"
+    ),
     **dict.fromkeys(("fuse.sshfs", "fuse.dfuse", "fuse.cvmfs2"), "0:50"),
 }
 
@@ -148,7 +160,9 @@ CLIENTS = {
 @pytest.mark.parametrize("kind", CLIENTS)
 def test_a_client_of_servers_has_no_block_device_below_whatever_its_number(tree, kind):
     tree.mount("/m", kind, CLIENTS[kind])
-    assert tree.resolve("/m") == Below(ways=("8:0",), compresses="zfs" if kind == "zfs" else "")
+    assert tree.resolve("/m") == Below(
+        ways=("8:0",), compresses="zfs" if kind == "zfs" else ""
+    )
 
 
 @pytest.mark.parametrize(
@@ -182,7 +196,9 @@ def test_a_disk_is_storage(tree, name, folder):
     tree.device(name, "240:0", folder=folder)
     tree.mount("/m", "ext4", "240:0")
     names = {"240:0": name}
-    assert tree.resolve("/m") == Below(devices=("240:0",), disks=("240:0",), names=names)
+    assert tree.resolve("/m") == Below(
+        devices=("240:0",), disks=("240:0",), names=names
+    )
 
 
 @pytest.mark.parametrize("name", ["zd16", "nbd0", "ublkb0", "new0"])
@@ -204,7 +220,9 @@ def test_a_device_that_something_else_serves_proves_nothing(tree, name):
         ("lustre", "", False, False),
     ],
 )
-def test_a_loop_device_is_as_good_as_the_file_system_of_its_file(tree, kind, memory, cached, fsync):
+def test_a_loop_device_is_as_good_as_the_file_system_of_its_file(
+    tree, kind, memory, cached, fsync
+):
     tree.mount("/back", kind)
     tree.place("/back/image").touch()
     tree.loop("loop0", "7:0", "/back/image")
@@ -219,7 +237,11 @@ def upper(tree, point, directory, options=""):
     """An overlay, which shows its upper directory as it is."""
     tree.place(directory).mkdir(parents=True, exist_ok=True)
     tree.place(point).symlink_to(tree.place(directory))
-    tree.mount(point, "overlay", options=f"rw,lowerdir=/l,upperdir={directory},workdir=/w{options}")
+    tree.mount(
+        point,
+        "overlay",
+        options=f"rw,lowerdir=/l,upperdir={directory},workdir=/w{options}",
+    )
 
 
 @pytest.mark.parametrize(
@@ -262,7 +284,11 @@ def test_a_device_that_hands_no_flush_on_proves_no_fsync(tree, upper, disk, prov
     tree.device("sdz", "8:96", folder="pci0/ata1/block", queue__write_cache=disk)
     tree.mount("/m", "ext4", "8:96")
     tree.place("/m/file").touch()
-    told = {"loop__backing_file": "/m/file", "loop__dio": "1", "queue__write_cache": upper}
+    told = {
+        "loop__backing_file": "/m/file",
+        "loop__dio": "1",
+        "queue__write_cache": upper,
+    }
     tree.device("loop5", "7:5", **told)
     tree.mount("/over", "ext4", "7:5")
     found = tree.resolve("/over").fsync
@@ -273,13 +299,17 @@ def test_a_device_that_hands_no_flush_on_proves_no_fsync(tree, upper, disk, prov
 
 @pytest.mark.parametrize("hidden", ["missing", "another", "relative", "itself"])
 def test_an_overlay_whose_upper_directory_is_hidden_proves_nothing(tree, hidden):
-    directory = {"relative": "data/upper", "itself": "/m/upper"}.get(hidden, "/data/upper")
+    directory = {"relative": "data/upper", "itself": "/m/upper"}.get(
+        hidden, "/data/upper"
+    )
     upper(tree, "/m", "/data/upper", "")
     point = str(tree.place("/m"))
     options = f"rw,lowerdir=/l,upperdir={directory},workdir=/w"
     tree.mounts[point] = Mount(9, "/m", "overlay", "overlay", options)
     if hidden == "missing":
-        tree.mounts[point] = Mount(9, "/m", "o", "overlay", options.replace("upper,", "gone,"))
+        tree.mounts[point] = Mount(
+            9, "/m", "o", "overlay", options.replace("upper,", "gone,")
+        )
     elif hidden == "another":
         tree.place("/m").unlink()
         tree.place("/m").mkdir()
@@ -326,19 +356,30 @@ def test_copies_of_btrfs(bits, devices, missing, copies):
         ("rw", "nodelalloc\ndata=ordered", 0x4000, True),
     ],
 )
-def test_ext4_that_journals_data(tree, monkeypatch, options, file, attributes, journalled):
+def test_ext4_that_journals_data(
+    tree, monkeypatch, options, file, attributes, journalled
+):
     monkeypatch.setattr(below, "_attributes", lambda _: attributes)
     tree.place("proc/fs/ext4/sda/options").write_text(file)
     tree.mount("/m", "ext4", "8:0", options)
     found = tree.resolve("/m")
-    assert (bool(found.o_direct), found.copies) == (journalled, (1, 2 if journalled else 1))
+    assert (bool(found.o_direct), found.copies) == (
+        journalled,
+        (1, 2 if journalled else 1),
+    )
 
 
 @pytest.mark.parametrize(
     ("kind", "options", "attributes", "hardware", "reason"),
     [
         ("ext4", "rw", 0x800, False, "ext4 encrypts what lies here (fscrypt)"),
-        ("ext4", "rw,inlinecrypt", 0x800, False, "ext4 encrypts what lies here (fscrypt)"),
+        (
+            "ext4",
+            "rw,inlinecrypt",
+            0x800,
+            False,
+            "ext4 encrypts what lies here (fscrypt)",
+        ),
         ("ext4", "rw,inlinecrypt", 0x800, True, ""),
         ("f2fs", "rw", 0x4, False, "f2fs compresses what lies here (chattr +c)"),
         ("gfs2", "rw", 0x4000, False, "gfs2 journals data here (chattr +j)"),
@@ -360,13 +401,20 @@ def test_o_direct_that_is_accepted_and_not_honoured(
         ("zfs", "rw", 0, "zfs"),
         ("btrfs", "rw,compress=zstd:3,ssd", 0, "btrfs compress=zstd:3"),
         ("btrfs", "rw,compress=no", 0, ""),
-        ("btrfs", "rw", 4, "btrfs, which compresses what lies here (chattr +c or btrfs property)"),
+        (
+            "btrfs",
+            "rw",
+            4,
+            "btrfs, which compresses what lies here (chattr +c or btrfs property)",
+        ),
         ("f2fs", "rw,compress_extension=*", 0, "f2fs compress_extension=*"),
         ("f2fs", "rw,compress_extension=txt", 0, ""),
         ("ext4", "rw", 4, ""),
     ],
 )
-def test_what_makes_data_smaller_is_named(tree, monkeypatch, kind, options, attributes, reason):
+def test_what_makes_data_smaller_is_named(
+    tree, monkeypatch, kind, options, attributes, reason
+):
     monkeypatch.setattr(below, "_attributes", lambda _: attributes)
     tree.mount("/m", kind, "0:44", options)
     assert tree.resolve("/m").compresses == reason
@@ -374,9 +422,15 @@ def test_what_makes_data_smaller_is_named(tree, monkeypatch, kind, options, attr
 
 @pytest.mark.parametrize(
     ("upper_uuid", "lower_uuid", "reason"),
-    [("VDO-1f", "", "dm-vdo"), ("LVM-abc", "LVM-x-vpool", "dm-vdo"), ("LVM-abc", "LVM-d", "")],
+    [
+        ("VDO-1f", "", "dm-vdo"),
+        ("LVM-abc", "LVM-x-vpool", "dm-vdo"),
+        ("LVM-abc", "LVM-d", ""),
+    ],
 )
-def test_a_device_that_makes_data_smaller_is_named(tree, upper_uuid, lower_uuid, reason):
+def test_a_device_that_makes_data_smaller_is_named(
+    tree, upper_uuid, lower_uuid, reason
+):
     tree.device("dm-0", "252:0", "sda", dm__uuid=lower_uuid)
     tree.device("dm-1", "252:1", "dm-0", dm__uuid=upper_uuid)
     tree.mount("/m", "xfs", "252:1")

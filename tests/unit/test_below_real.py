@@ -61,7 +61,9 @@ def moved(numbers):
     """Bytes that devices have read and written, in sectors of 512 bytes (kernel, iostats.rst)."""
     lines = [line.split() for line in Path("/proc/diskstats").read_text().splitlines()]
     counts = [words for words in lines if f"{words[0]}:{words[1]}" in numbers]
-    return sum(512 * int(words[5]) for words in counts), sum(512 * int(w[9]) for w in counts)
+    return sum(512 * int(words[5]) for words in counts), sum(
+        512 * int(w[9]) for w in counts
+    )
 
 
 def direct_io(directory, numbers, data):
@@ -110,7 +112,16 @@ def journal_as_option(devices, loop):
 
 def journal_of_a_directory(devices, loop):
     (devices.folder / "root/directory").mkdir(parents=True)
-    run("mkfs.ext4", "-q", "-F", "-E", "lazy_itable_init=0", "-d", devices.folder / "root", loop)
+    run(
+        "mkfs.ext4",
+        "-q",
+        "-F",
+        "-E",
+        "lazy_itable_init=0",
+        "-d",
+        devices.folder / "root",
+        loop,
+    )
     run("debugfs", "-w", "-R", "set_inode_field /directory flags 0x84000", loop)
     return devices.mount(loop, "point", options="nodelalloc") / "directory"
 
@@ -123,7 +134,9 @@ def journal_of_a_directory(devices, loop):
         (encryption, "fscrypt", (1, 1)),
     ],
 )
-def test_o_direct_that_reads_from_the_page_cache_is_named(devices, make, reason, copies):
+def test_o_direct_that_reads_from_the_page_cache_is_named(
+    devices, make, reason, copies
+):
     directory = make(devices, devices.loop(devices.image("image")))
     found = below(directory)
     assert reason in found.o_direct
@@ -133,7 +146,9 @@ def test_o_direct_that_reads_from_the_page_cache_is_named(devices, make, reason,
     assert copies[0] * 0.9 <= written <= copies[1] * 1.5
 
 
-@pytest.mark.parametrize(("profile", "count", "copies"), [("dup", 1, 2), ("raid1", 2, 2)])
+@pytest.mark.parametrize(
+    ("profile", "count", "copies"), [("dup", 1, 2), ("raid1", 2, 2)]
+)
 def test_copies_of_btrfs(devices, profile, count, copies):
     loops = [devices.loop(devices.image(f"image{n}")) for n in range(count)]
     words = ["-d", profile, "-m", "single", *map(str, loops[1:])]
@@ -157,7 +172,9 @@ def opened(devices):
 
 @pytest.mark.parametrize("direct", [True, False])
 @pytest.mark.parametrize("memory", [False, True])
-def test_an_ordinary_user_sees_the_same_below_a_closed_directory(opened, direct, memory):
+def test_an_ordinary_user_sees_the_same_below_a_closed_directory(
+    opened, direct, memory
+):
     closed = opened.folder / "closed"
     closed.mkdir(0o700)
     inner = Devices(closed, opened.leaving)
@@ -204,7 +221,10 @@ def test_a_loop_device_in_memory_is_memory_until_it_is_hidden(devices):
     devices.mount("iogauge-test", "memory", "tmpfs")
     for _ in range(2):
         found = below(point)
-        assert f"{loop.name}, whose file {memory}/image cannot be seen here" in found.cached
+        assert (
+            f"{loop.name}, whose file {memory}/image cannot be seen here"
+            in found.cached
+        )
         assert (found.fsync, found.disks) == (found.cached, ())
         inner.image("image", 100)
 
@@ -212,7 +232,9 @@ def test_a_loop_device_in_memory_is_memory_until_it_is_hidden(devices):
 @pytest.mark.parametrize("volatile", [False, True])
 def test_an_overlay_is_its_upper_directory(devices, volatile):
     loop = devices.loop(devices.image("image"))
-    point = overlay(devices, devices.made("ext4", loop), *(["volatile"] if volatile else []))
+    point = overlay(
+        devices, devices.made("ext4", loop), *(["volatile"] if volatile else [])
+    )
     (point / "directory").mkdir()
     found = below(point / "directory")
     assert (found.devices, found.disks) == ((number(loop),), (disk_of(devices.folder),))
@@ -236,5 +258,9 @@ def test_an_overlay_is_its_upper_directory(devices, volatile):
 def test_a_journal_on_a_device_of_its_own_is_a_part_of_the_storage(devices):
     loops = [devices.loop(devices.image(name, 64)) for name in ("journal", "data")]
     run("mke2fs", "-q", "-O", "journal_dev", "-b", "4096", loops[0])
-    found = below(devices.made("ext4", loops[1], "rw", "-b", "4096", "-J", f"device={loops[0]}"))
-    assert {found.names[number] for number in found.devices} == {loop.name for loop in loops}
+    found = below(
+        devices.made("ext4", loops[1], "rw", "-b", "4096", "-J", f"device={loops[0]}")
+    )
+    assert {found.names[number] for number in found.devices} == {
+        loop.name for loop in loops
+    }

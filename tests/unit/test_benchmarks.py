@@ -25,4 +25,6 @@ def test_a_program_starts_and_explains_itself(name, monkeypatch, capsys):
 
 def test_the_trend_keeps_its_promise():
     """False alarms in at most 5 % of stable series, and as many drops found as when its limits were set."""
-    assert [name for name, _, holds in programs.load("detectors").shares(2000) if not holds] == []
+    assert [
+        name for name, _, holds in programs.load("detectors").shares(2000) if not holds
+    ] == []

@@ -41,9 +41,13 @@ def written(tmp_path_factory, published):
     """The page of the newest run of every case, after the disk was slowed."""
     folder = tmp_path_factory.mktemp("page") / "history"
     slowed = of("real_series")[:-28]
-    odd = records.record("FAIL", partition=NASTY, case=f"IorPosix %files={NASTY}", reason=NASTY)
+    odd = records.record(
+        "FAIL", partition=NASTY, case=f"IorPosix %files={NASTY}", reason=NASTY
+    )
     for record in [*published, *slowed, odd]:
-        journal.append(folder / record.system / f"{record.session}.jsonl", record.to_line())
+        journal.append(
+            folder / record.system / f"{record.session}.jsonl", record.to_line()
+        )
     found, _ = history_table.newest_records(folder)
     alarm = collect.collect(folder, SessionRecords(found), gate=False)
     file = folder.with_name("page.html")
@@ -55,8 +59,13 @@ def written(tmp_path_factory, published):
 @pytest.fixture(scope="module")
 def others(written):
     """The page of a comparison of two spans of the same history."""
-    spans = ("system=capped,until=2026-11-21T19:50", "system=capped,since=2026-11-21T19:50")
-    contrast = sides.contrast(*(sides.read(written.parent / "history", span) for span in spans))
+    spans = (
+        "system=capped,until=2026-11-21T19:50",
+        "system=capped,since=2026-11-21T19:50",
+    )
+    contrast = sides.contrast(
+        *(sides.read(written.parent / "history", span) for span in spans)
+    )
     pages = {"compare": page.comparison(contrast)}
     for name, text in pages.items():
         (written.parent / f"{name}.html").write_text(text, encoding="utf-8")
@@ -90,7 +99,8 @@ def test_filters_show_what_is_asked_for(chromium):
     some = visible(chromium, ".results tr[data-text]")
     assert 0 < some < every
     assert (
-        chromium.ask("document.getElementById('count').textContent") == f"{some} of {every} results"
+        chromium.ask("document.getElementById('count').textContent")
+        == f"{some} of {every} results"
     )
     chromium.ask(fill.format("''"))
     chromium.ask("document.querySelector('#tools [value=PASS]').click()")
@@ -102,7 +112,9 @@ def test_filters_show_what_is_asked_for(chromium):
 def test_a_link_opens_its_record(chromium):
     chromium.ask("document.querySelector('.results td a').click()")
     assert chromium.ask("document.querySelector('details:has(:target)').open") is True
-    assert chromium.ask("document.querySelector(':target pre, :target dd').checkVisibility()")
+    assert chromium.ask(
+        "document.querySelector(':target pre, :target dd').checkVisibility()"
+    )
 
 
 def test_the_page_fits_a_phone(chromium):
@@ -134,15 +146,21 @@ def test_axe_finds_no_violation(chromium, written, others, name, look):
         chromium.open(others[name])
     try:
         # What is folded is looked at as well.
-        chromium.ask("for (const e of document.querySelectorAll('details.runs')) e.open = true; 1")
+        chromium.ask(
+            "for (const e of document.querySelectorAll('details.runs')) e.open = true; 1"
+        )
         chromium.look(look)
         chromium.ask(f"{axe.read_text(encoding='utf-8')}; 1")
-        found = chromium.ask("axe.run().then(r => r.violations.map(v => v.id + ': ' + v.help))")
+        found = chromium.ask(
+            "axe.run().then(r => r.violations.map(v => v.id + ': ' + v.help))"
+        )
     finally:
         chromium.look("light")
         if name != "report":
             chromium.open(written)
-        chromium.ask("for (const e of document.querySelectorAll('details.runs')) e.open = false; 1")
+        chromium.ask(
+            "for (const e of document.querySelectorAll('details.runs')) e.open = false; 1"
+        )
     assert found == []
 
 
@@ -159,9 +177,13 @@ def test_without_scripts_all_is_there_to_be_read(chromium, written):
     chromium.call("Emulation.setScriptExecutionDisabled", value=True)
     try:
         chromium.open(written)
-        assert chromium.ask("document.documentElement.className") == ""  # page.js did not run
+        assert (
+            chromium.ask("document.documentElement.className") == ""
+        )  # page.js did not run
         assert chromium.ask(SEEN) == with_script
-        assert len(with_script) > 100 and visible(chromium, "#tools, figure button") == 0
+        assert (
+            len(with_script) > 100 and visible(chromium, "#tools, figure button") == 0
+        )
         assert visible(chromium, ".conclusion, .tiles li") == 6
         for part in (
             ".results",

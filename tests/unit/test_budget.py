@@ -28,10 +28,19 @@ WRITE = PhasePlan(
 )
 SMALL = replace(WRITE, access=Access(direction="write"))
 READ = replace(
-    WRITE, name="read", rates={"read_bw": ("read", "bw")}, access=Access(direction="read")
+    WRITE,
+    name="read",
+    rates={"read_bw": ("read", "bw")},
+    access=Access(direction="read"),
 )
 PLAN = CasePlan(
-    tool="ior", repetitions=3, tasks=8, nodes=4, repeat=[WRITE, READ], held_bytes=1, files=1
+    tool="ior",
+    repetitions=3,
+    tasks=8,
+    nodes=4,
+    repeat=[WRITE, READ],
+    held_bytes=1,
+    files=1,
 )
 TOPOLOGY = {"source": "offer", "servers": {"count": 2, "nic": "5 GB/s"}}
 EFFICIENCY = {"efficiency": {"read": "80 %", "write": "70 %"}}
@@ -90,11 +99,15 @@ def test_a_session_spends_until_a_case_would_be_too_much(monkeypatch):
     half, tenth = Cost(1800, 0, 1), Cost(360, 0, 1)
     assert [run.spend("s:p", half, limit) for _ in range(2)] == ["", ""]
     refused = run.spend("s:p", tenth, limit)
-    assert refused.startswith("refused: budget of s:p: node_hours: 1.1 planned, 1 allowed, 0.1")
+    assert refused.startswith(
+        "refused: budget of s:p: node_hours: 1.1 planned, 1 allowed, 0.1"
+    )
     assert "2 other(s)" in refused and "--over-budget" in refused
     # What was refused costs nothing, another partition has a budget of its own, or none.
     assert run.spent["s:p"] == Cost(3600, 0, 2)
-    assert run.spend("s:q", half, limit) == run.spend("s:r", Cost(1e9, 0, 1), None) == ""
+    assert (
+        run.spend("s:q", half, limit) == run.spend("s:r", Cost(1e9, 0, 1), None) == ""
+    )
     monkeypatch.setenv("IOGAUGE_OVER_BUDGET", "1")
     assert run.spend("s:p", tenth, limit) == ""
     assert run.spent["s:p"].cases == 3

@@ -42,7 +42,9 @@ def test_a_bundle_has_raw_outputs_commands_and_hashes_and_nothing_private(tmp_pa
     assert files[raw].count("address1") == 2 and "address2" in files[raw]
     for text in ("10.1.2.3", home + "/", "oss-node03"):
         assert text not in "".join(files.values())
-    assert host not in files["page.html"] and getpass.getuser() not in files["page.html"]
+    assert (
+        host not in files["page.html"] and getpass.getuser() not in files["page.html"]
+    )
     assert "ior -a POSIX" in files["commands.sh"] and "FAIL" in files["commands.sh"]
     with tarfile.open(fileobj=io.BytesIO(bundle.packed(files, "b"))) as tar:
         for member in tar.getmembers():
@@ -56,4 +58,6 @@ def test_a_bundle_has_raw_outputs_commands_and_hashes_and_nothing_private(tmp_pa
 def test_outputs_of_a_newer_run_are_not_those_of_the_session(tmp_path):
     one = records.record("FAIL")
     kept(tmp_path, one, "newer", moved_s=86400.0)
-    assert not any(name.startswith("raw/") for name in bundle.contents(tmp_path, [one], ""))
+    assert not any(
+        name.startswith("raw/") for name in bundle.contents(tmp_path, [one], "")
+    )

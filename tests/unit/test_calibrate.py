@@ -32,7 +32,13 @@ from iogauge_extras.history.statistics import (
     robust_factor,
     tolerance_factor,
 )
-from iogauge_extras.history.yamledit import EditError, FilePosition, add_words, position_of, put
+from iogauge_extras.history.yamledit import (
+    EditError,
+    FilePosition,
+    add_words,
+    position_of,
+    put,
+)
 from support import records
 
 SITES = Path(__file__).resolve().parents[2] / "site-configs"
@@ -84,9 +90,13 @@ def test_the_bound_holds_with_the_confidence_that_it_promises(runs):
 @pytest.mark.parametrize("shift", [0, 10])
 def test_quantiles_of_t_are_those_of_scipy(share, freedom, shift):
     expected = (
-        scipy.stats.nct.ppf(share, freedom, shift) if shift else scipy.stats.t.ppf(share, freedom)
+        scipy.stats.nct.ppf(share, freedom, shift)
+        if shift
+        else scipy.stats.t.ppf(share, freedom)
     )
-    assert t_quantile(share, freedom, shift) == pytest.approx(expected, rel=1e-10, abs=1e-10)
+    assert t_quantile(share, freedom, shift) == pytest.approx(
+        expected, rel=1e-10, abs=1e-10
+    )
 
 
 VALUES = st.lists(st.floats(1.0, 1e6), min_size=3, max_size=40)
@@ -114,10 +124,19 @@ def test_what_is_smaller_than_the_floor_is_no_step():
     ("values", "words"),
     [
         (noisy(19), ["19 valid run(s), 20 are needed: 1 more"]),
-        (noisy(30, spread=0.13), ["noise is too large", "the site allows 10%", "max_spread", "30"]),
+        (
+            noisy(30, spread=0.13),
+            ["noise is too large", "the site allows 10%", "max_spread", "30"],
+        ),
         (
             [*noisy(20), *noisy(10, 850.0)],
-            ["level changes on 2026-09-21", "1000", "850", "-15.0%", "--since 2026-09-21T03:00:00"],
+            [
+                "level changes on 2026-09-21",
+                "1000",
+                "850",
+                "-15.0%",
+                "--since 2026-09-21T03:00:00",
+            ],
         ),
         (
             [v * (0.7 if n % 5 == 2 else 1) for n, v in enumerate(noisy(40))],
@@ -138,7 +157,12 @@ HERE = SeriesSummary(runs=30, median=1000.0, spread=0.02, bound=930.0)
 
 
 def following(old, **given):
-    words = {"unit": "MiB/s", "better": "more", "accepted": False, "lower": None} | given
+    words = {
+        "unit": "MiB/s",
+        "better": "more",
+        "accepted": False,
+        "lower": None,
+    } | given
     found = follow(words.pop("baseline", HERE), old, **words)
     return found[0] if found else None
 
@@ -149,12 +173,24 @@ def following(old, **given):
         (None, {}, [1000, -0.07, None, "MiB/s"]),
         ([800, -0.1, None, "MiB/s"], {}, [1000, -0.07, None, "MiB/s"]),
         ([800, -0.1, 0.5, "MiB/s"], {}, [1000, -0.07, 0.5, "MiB/s"]),
-        ([960, 0, None, "MiB/s"], {}, [1000, -0.04, None, "MiB/s"]),  # the bound stays at 960
+        (
+            [960, 0, None, "MiB/s"],
+            {},
+            [1000, -0.04, None, "MiB/s"],
+        ),  # the bound stays at 960
         ([1000, -0.15, None, "MiB/s"], {}, [1000, -0.07, None, "MiB/s"]),
         ([1000, -0.15, None, "MiB/s"], {"accepted": True}, None),
         ([1002, -0.01, None, "MiB/s"], {}, None),
-        ([1002, -0.01, None, "MiB/s"], {"lower": "old disks"}, [1000, -0.07, None, "MiB/s"]),
-        ([2000, -0.01, None, "MiB/s"], {"lower": "old disks"}, [1000, -0.07, None, "MiB/s"]),
+        (
+            [1002, -0.01, None, "MiB/s"],
+            {"lower": "old disks"},
+            [1000, -0.07, None, "MiB/s"],
+        ),
+        (
+            [2000, -0.01, None, "MiB/s"],
+            {"lower": "old disks"},
+            [1000, -0.07, None, "MiB/s"],
+        ),
         ([800, -1, 0.5, "MiB/s"], {}, [1000, -0.07, 0.5, "MiB/s"]),
     ],
 )
@@ -164,7 +200,9 @@ def test_what_becomes_of_a_reference(old, given, new):
 
 @pytest.mark.parametrize("accepted", [True, False])
 def test_a_reference_is_never_lowered_without_a_reason(accepted):
-    with pytest.raises(Refused, match=r"would lower .* 1100 to 1000 MiB/s \(-9.1%\).*--lower"):
+    with pytest.raises(
+        Refused, match=r"would lower .* 1100 to 1000 MiB/s \(-9.1%\).*--lower"
+    ):
         following([1100, -0.5, None, "MiB/s"], accepted=accepted)
 
 
@@ -177,10 +215,15 @@ def test_a_reference_is_never_lowered_without_a_reason(accepted):
     better=st.sampled_from(["more", "less"]),
     accepted=st.booleans(),
 )
-def test_no_demand_ever_becomes_softer(median, spread, runs, factor, share, better, accepted):
+def test_no_demand_ever_becomes_softer(
+    median, spread, runs, factor, share, better, accepted
+):
     sign, side = (1, 1) if better == "more" else (-1, 2)
     here = SeriesSummary(
-        runs=runs, median=median, spread=spread, bound=median * math.exp(-sign * 3 * spread)
+        runs=runs,
+        median=median,
+        spread=spread,
+        bound=median * math.exp(-sign * 3 * spread),
     )
     old = [median * factor, None, None, "s"]
     old[side] = -sign * share
@@ -218,14 +261,19 @@ def record(**given):
     [
         (
             None,
-            FilePosition(keys=("here:disk", "shared", "bw"), index=("$partition", "files")),
+            FilePosition(
+                keys=("here:disk", "shared", "bw"), index=("$partition", "files")
+            ),
         ),
         (
             {"$index": ["files", "nodes"], "shared": {4: {"bw": []}}},
             FilePosition(keys=("shared", 4, "bw"), index=("files", "nodes")),
         ),
         (
-            {"$index": ["$partition", "variant"], "here:.*": {"published": {}, "sound|x": {}}},
+            {
+                "$index": ["$partition", "variant"],
+                "here:.*": {"published": {}, "sound|x": {}},
+            },
             FilePosition(
                 keys=("here:.*", "sound|x", "bw"),
                 index=("$partition", "variant"),
@@ -269,7 +317,9 @@ def test_a_value_set_to_itself_changes_no_byte(file):
         again = put(text, path, leaf)
         old, new = changed_lines(text, again)
         # 36478.0 and "1" may be written in another way; nothing else may.
-        assert [re.sub(r"[\"']", "", x) for x in old] == [re.sub(r"[\"']", "", x) for x in new]
+        assert [re.sub(r"[\"']", "", x) for x in old] == [
+            re.sub(r"[\"']", "", x) for x in new
+        ]
     assert found
 
 
@@ -277,7 +327,9 @@ def test_lines_end_as_they_did_and_a_comment_is_replaced_by_its_successor():
     text = "A:\r\n  d: {m: [1, 0, 0, s], n: [2, 0, 0, s]}  # old\r\n# end\r\n"
     once = put(text, ("A", "d", "m"), [3, 0, 0, "s"], "d.m: calibrated once", "d.m:")
     other = put(once, ("A", "d", "n"), [4, 0, 0, "s"], "d.n: calibrated", "d.n:")
-    twice = put(other, ("A", "d", "m"), [5, 0, 0, "s"], "d.m: calibrated twice " * 12, "d.m:")
+    twice = put(
+        other, ("A", "d", "m"), [5, 0, 0, "s"], "d.m: calibrated twice " * 12, "d.m:"
+    )
     assert twice.count("\n") == twice.count("\r\n")
     assert "once" not in twice and "# d.n: calibrated\r\n" in twice
     assert twice.endswith("# old\r\n# end\r\n")
@@ -289,7 +341,9 @@ def test_lines_end_as_they_did_and_a_comment_is_replaced_by_its_successor():
 def test_what_an_anchor_shares_is_not_touched():
     text = "A:\n  d: &x {m: [1, 0, 0, s]}\n  e: *x\n"
     for key in ("d", "e"):
-        with pytest.raises(EditError, match=f"A.{key}.m: setting it would change other values"):
+        with pytest.raises(
+            EditError, match=f"A.{key}.m: setting it would change other values"
+        ):
             put(text, ("A", key, "m"), [2, 0, 0, "s"])
 
 
@@ -307,12 +361,16 @@ def test_words_are_added_to_a_text_once(text):
     assert add_words(after, ("$sources", "A"), "(two words)") == after
 
 
-KEYS = st.text(st.sampled_from("ab:|.* -#1'\"é"), min_size=1, max_size=4) | st.integers(0, 3)
+KEYS = st.text(st.sampled_from("ab:|.* -#1'\"é"), min_size=1, max_size=4) | st.integers(
+    0, 3
+)
 
 
 @given(
     st.dictionaries(
-        KEYS, st.dictionaries(KEYS, st.builds(lambda: [1, None, 0.5, "s"]), max_size=3), max_size=3
+        KEYS,
+        st.dictionaries(KEYS, st.builds(lambda: [1, None, 0.5, "s"]), max_size=3),
+        max_size=3,
     ),
     KEYS,
     KEYS,
@@ -321,7 +379,9 @@ KEYS = st.text(st.sampled_from("ab:|.* -#1'\"é"), min_size=1, max_size=4) | st.
 def test_any_key_can_be_set_in_any_file(data, one, two, style):
     text = yaml.safe_dump(data, default_flow_style=style, sort_keys=False)
     expected = {**data, one: {**data.get(one, {}), two: [2, 0, None, "1"]}}
-    after = put(text, (one, two), [2, 0, None, "1"], f"{one}.{two}: why", f"{one}.{two}:")
+    after = put(
+        text, (one, two), [2, 0, None, "1"], f"{one}.{two}: why", f"{one}.{two}:"
+    )
     assert yaml.safe_load(after) == expected
 
 
@@ -359,12 +419,16 @@ def test_what_was_accepted_stays_when_the_reference_moves():
     assert data["Ior"]["here:disk"]["shared"]["bw"][0] == pytest.approx(1200, rel=0.005)
     assert data["$accepted"] == accepted
     assert second.after.count("calibrated 2026-11-21") == 1
-    assert re.search(r"accepted\s+(#\s+)?1000 on 2026-11-21", second.diff("f").replace("+", ""))
+    assert re.search(
+        r"accepted\s+(#\s+)?1000 on 2026-11-21", second.diff("f").replace("+", "")
+    )
     third = proposal(second.after, runs(noisy(24, 900.0)))
     assert (state(third), third.after) == (["refused"], second.after)
     assert "would lower" in third.outcomes[0].text
     assert "-10.0% of what was accepted" in third.outcomes[0].text
-    fourth = proposal(second.after, runs(noisy(24, 900.0)), lower="half the  disks are gone")
+    fourth = proposal(
+        second.after, runs(noisy(24, 900.0)), lower="half the  disks are gone"
+    )
     data = yaml.safe_load(fourth.after)
     assert data["Ior"]["here:disk"]["shared"]["bw"][0] == pytest.approx(900, rel=0.005)
     assert data["$accepted"] == accepted
@@ -391,7 +455,9 @@ def test_a_published_entry_is_calibrated_in_place():
     assert data["$sources"]["TaskScaling"].endswith(
         "(values marked calibrated are from records of this site)"
     )
-    accepted = data["$accepted"]["TaskScaling"]["azure-cyclecloud:oss4"]["sound|published"]
+    accepted = data["$accepted"]["TaskScaling"]["azure-cyclecloud:oss4"][
+        "sound|published"
+    ]
     assert accepted == {16: {"write_bw": [12900, "MiB/s", TODAY]}}
     (source, old), _ = changed_lines(text, found.after)
     assert source and source.strip() in data["$sources"]["TaskScaling"]
@@ -407,8 +473,14 @@ HEAD = "$sources: {Ior: run 1}\nIor:\n  here:disk: "
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (HEAD + "{bw: [$xfail, 'bug, until 2027-01-01', [9, -0.1, null, MiB/s]]}\n", "is expected"),
-        (HEAD + "{bw: [9, -0.1, null, GiB/s]}\n", "in 'GiB/s', the records are in 'MiB/s'"),
+        (
+            HEAD + "{bw: [$xfail, 'bug, until 2027-01-01', [9, -0.1, null, MiB/s]]}\n",
+            "is expected",
+        ),
+        (
+            HEAD + "{bw: [9, -0.1, null, GiB/s]}\n",
+            "in 'GiB/s', the records are in 'MiB/s'",
+        ),
     ],
 )
 def test_an_entry_that_cannot_follow_is_refused(text, message):
@@ -430,10 +502,18 @@ def test_one_entry_for_two_kinds_of_runs_is_refused():
 
 def test_runs_of_two_series_are_refused_with_what_differs():
     contents = [
-        *({"kernel": "5.14", "lustre.client": "2.15.4", "nodes": f"n{n}"} for n in range(20)),
-        *({"kernel": "5.14", "lustre.client": "2.17.0", "nodes": f"n{n}"} for n in range(10)),
+        *(
+            {"kernel": "5.14", "lustre.client": "2.15.4", "nodes": f"n{n}"}
+            for n in range(20)
+        ),
+        *(
+            {"kernel": "5.14", "lustre.client": "2.17.0", "nodes": f"n{n}"}
+            for n in range(10)
+        ),
     ]
-    mixed = runs(noisy(30), series=("aaa",) * 20 + ("bbb",) * 10, contents=tuple(contents))
+    mixed = runs(
+        noisy(30), series=("aaa",) * 20 + ("bbb",) * 10, contents=tuple(contents)
+    )
     found = proposal("", mixed)
     assert state(found) == ["refused"]
     text = found.outcomes[0].text
@@ -462,11 +542,21 @@ def frame(values, **given):
         "fingerprint": "f1",
         "confirms": None,
     } | given
-    return pl.DataFrame({k: v if isinstance(v, list) else [v] * count for k, v in columns.items()})
+    return pl.DataFrame(
+        {k: v if isinstance(v, list) else [v] * count for k, v in columns.items()}
+    )
 
 
 def test_only_proven_values_are_runs():
-    verdicts = ["PASS", "FAIL", "UNREFERENCED", "INVALID", "UNSTABLE", "CONTAMINATED", "ERROR"]
+    verdicts = [
+        "PASS",
+        "FAIL",
+        "UNREFERENCED",
+        "INVALID",
+        "UNSTABLE",
+        "CONTAMINATED",
+        "ERROR",
+    ]
     rows = proven(frame([1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0], metric_verdict=verdicts))
     (found,) = runs_of(rows, {"l1": record()}, {"f1": {}})
     assert found.values == (1.0, 2.0, 3.0)

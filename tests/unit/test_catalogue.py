@@ -52,23 +52,27 @@ def test_a_row_is_words_and_limits():
     assert numbers == sorted(numbers)
     for name, row in rows().items():
         assert row["must"] and row["seen on"] and row.outcome, name
-        assert (not row["must"].endswith(".") and row["more"].endswith(".")) or not row["more"], (
-            name
-        )
+        assert (not row["must"].endswith(".") and row["more"].endswith(".")) or not row[
+            "more"
+        ], name
         for key, text in row.texts.items():
             known = key in ("must", "more", "otherwise", "limit", "seen on")
-            assert known or re.match(r"(demand|remedy)(\.[a-z0-9]+)?$|set\.[a-z_.*]+$", key), (
-                f"{name}: {key}"
-            )
+            assert known or re.match(
+                r"(demand|remedy)(\.[a-z0-9]+)?$|set\.[a-z_.*]+$", key
+            ), f"{name}: {key}"
             assert all(
-                re.match(r"[a-z_]*$", field or "") for _, field, _, _ in Formatter().parse(text)
+                re.match(r"[a-z_]*$", field or "")
+                for _, field, _, _ in Formatter().parse(text)
             )
 
 
 def test_a_special_case_has_its_own_words():
     usual, lost = rule("G8 witness", tolerance=0.05), rule("G8 witness", "lost")
     assert usual.demands == "the kernel counts what the tool reports, within 5%"
-    assert lost.demands == "a witness of the bytes beside the tool" and lost.remedy != usual.remedy
+    assert (
+        lost.demands == "a witness of the bytes beside the tool"
+        and lost.remedy != usual.remedy
+    )
 
 
 def test_findings_bear_the_number_of_their_guard(tmp_path):
@@ -78,8 +82,12 @@ def test_findings_bear_the_number_of_their_guard(tmp_path):
     case = CaseSeen(plan, evidence, extras(), "quick", stage.METRICS, values)
     asked = [(OF_CASE, case), *((OF_PHASE, phase) for phase in case.phases)]
     asked += [(OF_METRIC, (case, name)) for name in values]
-    said = [(name, speak(seen)) for guards, seen in asked for name, speak in guards.items()]
-    each = [(name, [one] if isinstance(one, Finding) else one or ()) for name, one in said]
+    said = [
+        (name, speak(seen)) for guards, seen in asked for name, speak in guards.items()
+    ]
+    each = [
+        (name, [one] if isinstance(one, Finding) else one or ()) for name, one in said
+    ]
     spoken = [(name, finding.name) for name, findings in each for finding in findings]
     assert len(spoken) > 25
     assert all(name == said for name, said in spoken)
@@ -99,7 +107,9 @@ def test_the_pages_say_what_the_code_says():
     docs = programs.load("docs", ROOT / "ci")
     for page, name, make in docs.PARTS:
         text = (ROOT / page).read_text(encoding="utf-8")
-        assert docs.filled(text, name, make()) == text, f"{page} is out of date: make docs"
+        assert docs.filled(text, name, make()) == text, (
+            f"{page} is out of date: make docs"
+        )
 
 
 def test_a_page_without_its_part_is_refused():
@@ -119,9 +129,14 @@ def test_a_page_without_its_part_is_refused():
 )
 def test_an_agent_loads_nothing_that_judges(command, needs, tmp_path):
     done = completed(
-        [sys.executable, "-X", "importtime", "-m", "iogauge.job.agent", *command], cwd=tmp_path
+        [sys.executable, "-X", "importtime", "-m", "iogauge.job.agent", *command],
+        cwd=tmp_path,
     )
-    loaded = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines() if "|" in line}
+    loaded = {
+        line.rpartition("|")[2].strip()
+        for line in done.stderr.splitlines()
+        if "|" in line
+    }
     assert needs in loaded, done.stderr
     heavy = (
         r"(pydantic|polars|reframe|rich|typer|iogauge\.(judge|evidence|site|records|session|check))"

@@ -54,8 +54,12 @@ NETWORK = record("NetworkCeiling", pair_median=[90.0, 100.0])
 DEVICES = record("DeviceCeiling", devices_bw=[500.0])
 
 
-def figure(mib_s: float, nodes: int = 3, time: str = "2027-01-30T12:00:00Z") -> ceilings.Figure:
-    return ceilings.Figure(case="IorPosix", time=time, nodes=nodes, samples=3, bytes_s=mib_s * MIB)
+def figure(
+    mib_s: float, nodes: int = 3, time: str = "2027-01-30T12:00:00Z"
+) -> ceilings.Figure:
+    return ceilings.Figure(
+        case="IorPosix", time=time, nodes=nodes, samples=3, bytes_s=mib_s * MIB
+    )
 
 
 def look(
@@ -78,7 +82,11 @@ def test_the_best_figure_of_each_direction_is_the_ceiling():
     assert write.best
     assert write.best.source == "measured 2027-01-31 on 3 node(s), best of 2 sample(s)"
     seen = ceilings.look([NETWORK], (), DECLARED, NOW)
-    assert [layer.problem for layer in seen.layers] == ["devices, read: not measured", "", ""]
+    assert [layer.problem for layer in seen.layers] == [
+        "devices, read: not measured",
+        "",
+        "",
+    ]
 
 
 @pytest.mark.parametrize(("days", "holds"), [(89, True), (91, False)])
@@ -111,7 +119,8 @@ MEASURED = MeasuredCeiling(
 
 
 @pytest.mark.parametrize(
-    ("problems", "outcome"), [((), Outcome.OK), (("devices: not measured",), Outcome.WARN)]
+    ("problems", "outcome"),
+    [((), Outcome.OK), (("devices: not measured",), Outcome.WARN)],
 )
 def test_g6_names_what_was_not_measured(problems, outcome):
     measured = replace(NOTHING_MEASURED, usable=[MEASURED], problems=problems)
@@ -161,12 +170,16 @@ def shown(*others: tuple[ceilings.Way, ceilings.Figure]) -> report.Shown:
     )
     declared = site.ceilings
     assert declared
-    return report.Shown("s:p", site, ceilings.look([NETWORK, DEVICES], others, declared, NOW))
+    return report.Shown(
+        "s:p", site, ceilings.look([NETWORK, DEVICES], others, declared, NOW)
+    )
 
 
 def test_each_layer_loses_what_it_takes_from_those_below():
     (read, write) = shown(("read", figure(270))).chains
-    rows = {row.name: (row.carries and row.carries / MIB, row.loss) for row in read.rows}
+    rows = {
+        row.name: (row.carries and row.carries / MIB, row.loss) for row in read.rows
+    }
     assert rows["devices"] == (500.0, None)
     assert rows["server network"] == (400.0, pytest.approx(0.2))
     assert rows["client network"] == (300.0, pytest.approx(0.25))
@@ -176,7 +189,11 @@ def test_each_layer_loses_what_it_takes_from_those_below():
     assert write.reached is None
     assert write.lost_above is None
     # Five clients could get 500 MiB/s, of which the servers let 400 through.
-    assert [row.carries for row in shown().rows("read", 5)] == [500 * MIB, 400 * MIB, 400 * MIB]
+    assert [row.carries for row in shown().rows("read", 5)] == [
+        500 * MIB,
+        400 * MIB,
+        400 * MIB,
+    ]
 
 
 def test_what_limits_is_said_with_its_source():
@@ -214,7 +231,9 @@ def test_more_than_declared_is_named():
 def test_a_metric_has_its_declared_and_its_measured_ceiling_beside_it(tmp_path):
     layers = shown()
     declared, measured = layers.lowest("read", 2)
-    metric = MetricRecord.from_json(records.metric("read_bw", ceiling=None, ceiling_from=None))
+    metric = MetricRecord.from_json(
+        records.metric("read_bw", ceiling=None, ceiling_from=None)
+    )
     found = report.beside(layers, 2, metric)
     assert found["held"] == ""
     assert declared
@@ -223,8 +242,14 @@ def test_a_metric_has_its_declared_and_its_measured_ceiling_beside_it(tmp_path):
     assert found["measured"].startswith(format_value(measured / MIB))
     # What the record was held against stays what it was.
     old = replace(
-        metric, ceiling=7.0, ceiling_from="client network, measured 2026-01-01 on 2 node(s)"
+        metric,
+        ceiling=7.0,
+        ceiling_from="client network, measured 2026-01-01 on 2 node(s)",
     )
     assert report.beside(layers, 2, old)["measured"] == f"7.000 {metric.unit}"
     assert report.beside(layers, 2, old)["held"] == "measured"
-    assert report.beside(None, 2, metric) == {"declared": "", "measured": "", "held": ""}
+    assert report.beside(None, 2, metric) == {
+        "declared": "",
+        "measured": "",
+        "held": "",
+    }

@@ -80,7 +80,9 @@ def test_the_evidence_is_the_likelihood_ratio_of_the_t_test(seed, count, by):
         if len(window) > 1
         else -window[0] / math.sqrt(31 / 30)
     )
-    assert found == pytest.approx(math.copysign((freedom + 1) / 2 * math.log1p(t * t / freedom), t))
+    assert found == pytest.approx(
+        math.copysign((freedom + 1) / 2 * math.log1p(t * t / freedom), t)
+    )
 
 
 @pytest.mark.parametrize("share", [0, 0.0009, 0.21, 1, math.nan])

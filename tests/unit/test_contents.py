@@ -28,7 +28,9 @@ def disk():
     with TemporaryDirectory(prefix="iogauge-test-", dir="/var/tmp") as name:
         mount = mounts.find_mount(name)
         if mount is None or mount.type not in ("ext4", "xfs", "btrfs"):
-            pytest.skip(f"needs ext4, xfs or btrfs: /var/tmp is on {mount and mount.type}")
+            pytest.skip(
+                f"needs ext4, xfs or btrfs: /var/tmp is on {mount and mount.type}"
+            )
         yield Path(name)
 
 
@@ -43,7 +45,11 @@ class TestLook:
         for name in ("x", "a b/.y"):
             (disk / name).write_bytes(os.urandom(2 * MIB + 5))
         blocks, held = look(disk)
-        assert {block.file for block in blocks} == {file.file for file in held} == {"x", "a b/.y"}
+        assert (
+            {block.file for block in blocks}
+            == {file.file for file in held}
+            == {"x", "a b/.y"}
+        )
         assert len(blocks) > 25
         assert len({block.digest for block in blocks}) == len(blocks)
         assert all(file.size == 2 * MIB + 5 <= file.stored for file in held)
@@ -58,7 +64,9 @@ class TestLook:
             assert files.resident_bytes(file.fileno(), 4 * MIB) == 0
         assert len(blocks) > 25
 
-    def test_without_o_direct_pages_are_dropped_before_and_after(self, disk, monkeypatch):
+    def test_without_o_direct_pages_are_dropped_before_and_after(
+        self, disk, monkeypatch
+    ):
         (disk / "x").write_bytes(os.urandom(4 * MIB))
         # The kernel reads ahead from the start of a file.
         cached, _ = look(disk, [Block("x", 0, "")])
@@ -94,7 +102,11 @@ class TestLook:
         os.truncate(disk / "y", 100)
         again, _ = look(disk, blocks)
         assert {block.digest for block in again if block.file == "x"} == {files.GONE}
-        changed = [new for old, new in zip(blocks, again, strict=True) if old.digest != new.digest]
+        changed = [
+            new
+            for old, new in zip(blocks, again, strict=True)
+            if old.digest != new.digest
+        ]
         assert changed == again
 
 
@@ -128,7 +140,10 @@ class TestSampler:
 
 
 SAMPLE = Sample(
-    repetition=1, after="write", blocks=(Block("x", 0, "1"), Block("x", 4096, "2")), files=()
+    repetition=1,
+    after="write",
+    blocks=(Block("x", 0, "1"), Block("x", 4096, "2")),
+    files=(),
 )
 READ = replace(SAMPLE, after="read")
 
@@ -140,7 +155,9 @@ def decided(finding, outcome, *words):
 
 def unchanged(*pairs, repetitions=1):
     """G8 of the samples of the repetitions of a case that writes and reads."""
-    numbered = [replace(one, repetition=n) for n, pair in enumerate(pairs, 1) for one in pair]
+    numbered = [
+        replace(one, repetition=n) for n, pair in enumerate(pairs, 1) for one in pair
+    ]
     whole = data().alter(samples=tuple(numbered))
     plan = replace(whole.plan, repetitions=repetitions)
     finding = guards.unchanged(replace(whole, plan=plan).seen())
@@ -174,9 +191,13 @@ ZERO = Block("x", 0, files._EMPTY)
 
 def stored(*blocks, type="ext4", held=(), problem=""):
     """G8 of a sample of what was written; a later one is as it should be."""
-    odd = Sample(repetition=1, after="write", blocks=blocks, files=held, problem=problem)
+    odd = Sample(
+        repetition=1, after="write", blocks=blocks, files=held, problem=problem
+    )
     samples = (odd,) if problem else (odd, replace(SAMPLE, repetition=2))
-    finding = guards.stored(data().declared(target={"type": type}).alter(samples=samples).seen())
+    finding = guards.stored(
+        data().declared(target={"type": type}).alter(samples=samples).seen()
+    )
     assert finding
     return finding
 
@@ -194,7 +215,11 @@ class TestStored:
     )
     def test_blocks_of_files(self, type, size, taken, holds):
         found = stored(*SAMPLE.blocks, type=type, held=(Held("x", size, taken),))
-        decided(found, Outcome.OK if holds else Outcome.INVALID, "" if holds else "on storage")
+        decided(
+            found,
+            Outcome.OK if holds else Outcome.INVALID,
+            "" if holds else "on storage",
+        )
 
     def test_zeros(self):
         others = [Block("y", n, str(n)) for n in range(9)]
@@ -218,7 +243,11 @@ class TestStored:
     ("complaint", "outcome", "words"),
     [
         ("", Outcome.OK, "ior checked its data"),
-        ("WARNING: Incorrect", Outcome.INVALID, "in the warm-up: read: WARNING: Incorrect"),
+        (
+            "WARNING: Incorrect",
+            Outcome.INVALID,
+            "in the warm-up: read: WARNING: Incorrect",
+        ),
     ],
 )
 def test_an_answer_of_the_tool(complaint, outcome, words):

@@ -51,11 +51,17 @@ def test_one_file_system_is_one_series(names):
     assert seen(names) == ["s"] * len(names)
 
 
-@given(st.lists(st.tuples(st.sampled_from("st"), st.sampled_from(["A", "B", "C", None]))))
+@given(
+    st.lists(st.tuples(st.sampled_from("st"), st.sampled_from(["A", "B", "C", None])))
+)
 def test_rows_are_of_one_series_if_they_are_of_one_file_system(rows):
     found = seen([name for _, name in rows], [series for series, _ in rows])
     known = [(row, own) for row, own in zip(rows, found, strict=True) if row[1]]
-    assert len(set(known)) == len({row for row, _ in known}) == len({own for _, own in known})
+    assert (
+        len(set(known))
+        == len({row for row, _ in known})
+        == len({own for _, own in known})
+    )
     for number, (series, name) in enumerate(rows):
         earlier = [k for k in range(number) if rows[k][0] == series]
         if name is None and earlier:
@@ -84,7 +90,12 @@ def test_the_trend_begins_anew_with_the_cause(tmp_path, monkeypatch):
 
 # --- what was not answered ------------------------------------------------------------------------
 
-LUSTRE = {"kernel": "6.1", "mount.type": "lustre", "lustre.client": "2.17.0", "lustre.osts": 4}
+LUSTRE = {
+    "kernel": "6.1",
+    "mount.type": "lustre",
+    "lustre.client": "2.17.0",
+    "lustre.osts": 4,
+}
 SILENT = {"kernel": "6.1", "mount.type": "lustre", "unanswered.lustre": True}
 BEFORE = {"kernel": "6.1", "mount.type": "lustre"}
 NEWER = {**LUSTRE, "lustre.client": "2.18.0"}
@@ -95,7 +106,9 @@ def days(folder, prints, check="IorPosix"):
     for day, print_ in enumerate(prints):
         time = f"2026-{1 + day // 28:02}-{1 + day % 28:02}T12:00:00Z"
         session = time.replace("-", "").replace(":", "")[:15] + "-n1-1"
-        made = records.record(session=session, time=time, check=check).with_fingerprint(print_)
+        made = records.record(session=session, time=time, check=check).with_fingerprint(
+            print_
+        )
         append(folder / "mysite" / f"{session}.jsonl", made.to_json())
 
 
@@ -110,11 +123,17 @@ def days(folder, prints, check="IorPosix"):
         ([], ""),
     ],
 )
-def test_a_record_without_an_answer_is_of_its_neighbours_series(tmp_path, prints, expected):
+def test_a_record_without_an_answer_is_of_its_neighbours_series(
+    tmp_path, prints, expected
+):
     days(tmp_path, prints)
     for _ in range(2):  # as it is read, and as it is kept
         found = query.load(tmp_path)
-        names = {series: "abc"[n] for n, series in enumerate(dict.fromkeys(found["series"]))}
+        names = {
+            series: "abc"[n] for n, series in enumerate(dict.fromkeys(found["series"]))
+        }
         assert "".join(names[series] for series in found["series"]) == expected
         assert "incomplete" not in found.columns
-        assert query.load(tmp_path, columns=["series"])["series"].equals(found["series"])
+        assert query.load(tmp_path, columns=["series"])["series"].equals(
+            found["series"]
+        )

@@ -60,7 +60,11 @@ def test_the_writers_are_counted(text, count, file):
         (REDUCED, "data", "set DARSHAN_DISABLE_SHARED_REDUCTION=1 for the ranks"),
         (LUSTRE, "", "files named ''"),
         (OMPIO.replace("POSIX\t3\t", "POSIX\t-1\t"), FILE, None),
-        (OMPIO + OMPIO.replace(FILE, "/other/data").replace("\t27", "\t99"), "data", "2 files"),
+        (
+            OMPIO + OMPIO.replace(FILE, "/other/data").replace("\t27", "\t99"),
+            "data",
+            "2 files",
+        ),
     ],
 )
 def test_writers_that_cannot_be_counted(text, file, message):
@@ -78,7 +82,10 @@ def test_writers_that_cannot_be_counted(text, file, message):
         (OMPIO.replace("# nprocs: 4\n", ""), "no 'nprocs' in the header"),
         (OMPIO.replace("# run time: 0.0335", "# run time: nan"), "run time is 'nan'"),
         (OMPIO.replace("POSIX_OPENS\t", "POSIX_OPENS\t" + "9" * 400), "POSIX_OPENS is"),
-        (re.sub(r"POSIX\t3\t\S+\tPOSIX_OPENS\t.*\n", "", OMPIO), "POSIX counters of rank 3"),
+        (
+            re.sub(r"POSIX\t3\t\S+\tPOSIX_OPENS\t.*\n", "", OMPIO),
+            "POSIX counters of rank 3",
+        ),
     ],
 )
 def test_text_that_cannot_be_trusted_is_refused(text, message):
@@ -147,7 +154,10 @@ def wrote(bytes_, seconds, calls=1024, meta=0):
             | {f"t{n}": (n, wrote(2048, 1e-6, 1)) for n in range(2, 8)},
             [],
         ),
-        ({f"t{n}": (n, wrote(2048, 1e-6, 1, 77 if n == 4 else 0)) for n in range(6)}, []),
+        (
+            {f"t{n}": (n, wrote(2048, 1e-6, 1, 77 if n == 4 else 0)) for n in range(6)},
+            [],
+        ),
         # Small transfers take longer a byte than large ones, on any target.
         (
             {f"p{n}": (n, wrote(GIB, 2)) for n in range(5)}
@@ -155,12 +165,22 @@ def wrote(bytes_, seconds, calls=1024, meta=0):
             [],
         ),
         # Idle, and slow to open: its few bytes are no yardstick either.
-        ({f"p{n}": (n, wrote(GIB, 2)) for n in range(4)} | {"q": (4, wrote(4096, 3, 1))}, []),
+        (
+            {f"p{n}": (n, wrote(GIB, 2)) for n in range(4)}
+            | {"q": (4, wrote(4096, 3, 1))},
+            [],
+        ),
         # Two targets are none to compare with; of three, one may be named.
         ({f"p{n}": (n, wrote(GIB, 77 if n == 1 else 2)) for n in range(2)}, []),
         ({f"p{n}": (n, wrote(GIB, 77 if n == 1 else 2)) for n in range(3)}, [1]),
         # More bytes take more time.
-        ({f"p{n}": (n, wrote((1 + 9 * (n == 2)) * GIB, 2 + 18 * (n == 2))) for n in range(6)}, []),
+        (
+            {
+                f"p{n}": (n, wrote((1 + 9 * (n == 2)) * GIB, 2 + 18 * (n == 2)))
+                for n in range(6)
+            },
+            [],
+        ),
         # Slow, but by less than a second, or than a twentieth of the run.
         ({f"p{n}": (n, wrote(GIB, 0.8 if n == 4 else 0.2)) for n in range(6)}, []),
         ({f"p{n}": (n, wrote(GIB, 5 if n == 4 else 1)) for n in range(6)}, []),
@@ -185,14 +205,19 @@ def test_one_stripe_of_a_large_shared_file_and_waiting_in_mpi_io_are_told():
 
 
 def test_what_was_not_read_is_said():
-    log = replace(darshan.parse(LUSTRE), modules={"DAOS": True, "H5F": True, "DXT_POSIX": True})
+    log = replace(
+        darshan.parse(LUSTRE), modules={"DAOS": True, "H5F": True, "DXT_POSIX": True}
+    )
     empty = replace(log, records=())
     notes = of_log("x", empty).notes
     assert "not read, though the log has it: DAOS, H5F" in notes
     assert profile.verdict(empty, of_log("x", empty)) == ["nothing was read."]
-    lost = replace(log, modules={"POSIX": True, "LUSTRE": True}, records=tuple(log.of("POSIX")))
-    assert "module LUSTRE is in the log, but darshan-parser printed nothing" in " ".join(
-        of_log("x", lost).notes
+    lost = replace(
+        log, modules={"POSIX": True, "LUSTRE": True}, records=tuple(log.of("POSIX"))
+    )
+    assert (
+        "module LUSTRE is in the log, but darshan-parser printed nothing"
+        in " ".join(of_log("x", lost).notes)
     )
 
 
@@ -225,27 +250,40 @@ def parser(folder, monkeypatch, lines):
         "Error: invalid log file (failed to read version).",
     ],
 )
-def test_a_parser_that_is_too_old_is_named_with_what_would_do(tmp_path, monkeypatch, said):
+def test_a_parser_that_is_too_old_is_named_with_what_would_do(
+    tmp_path, monkeypatch, said
+):
     parser(tmp_path, monkeypatch, f'cat >&2 <<"E"\n{said}\nE\nexit 1')
     done = CliRunner().invoke(app.app, ["compare", "x.darshan"])
     told = " ".join(done.output.split())
     assert done.exit_code == 2 and said.split("\n")[0].rstrip(".") in told
-    assert "must be 3.3 or newer, and as new as the log (spack install darshan-util)" in told
+    assert (
+        "must be 3.3 or newer, and as new as the log (spack install darshan-util)"
+        in told
+    )
 
 
 @pytest.mark.parametrize("version", ["3.3.1", "3.4.0", "3.4.4", "3.4.7"])
 def test_what_versions_of_the_parser_print_otherwise_changes_no_figure(version):
     """Seen by reading 103 public logs with each: its own sums, and its name of a module that it does not know."""
     text = re.sub("(?m)^# agg_(time|perf)_by_slowest.*\n", "", REDUCED)
-    text = text.replace("# HEATMAP module:", "# (null) module:") if version == "3.3.1" else text
+    text = (
+        text.replace("# HEATMAP module:", "# (null) module:")
+        if version == "3.3.1"
+        else text
+    )
     new, read = (of_log("x", darshan.parse(one)) for one in (REDUCED, text))
     assert read.values == new.values
-    assert ("a module that is newer than darshan-parser" in str(read.notes)) == ("(null)" in text)
+    assert ("a module that is newer than darshan-parser" in str(read.notes)) == (
+        "(null)" in text
+    )
 
 
 @pytest.mark.parametrize("module", ["DFS", "H5D", "PNETCDF_VAR"])
 def test_the_layers_above_and_beside_posix_have_figures(module):
-    log = darshan.parse(REDUCED.replace("MPI-IO", module).replace("MPIIO_", f"{module}_"))
+    log = darshan.parse(
+        REDUCED.replace("MPI-IO", module).replace("MPIIO_", f"{module}_")
+    )
     found, old = values(log), values(darshan.parse(REDUCED))
     for what in ("time", "bytes read", "bytes written"):
         assert found[f"{module} {what}"] == old[f"MPI-IO {what}"] > 0
@@ -253,7 +291,9 @@ def test_the_layers_above_and_beside_posix_have_figures(module):
 
 @pytest.mark.parametrize("name", [path.stem for path in sorted(DATA.glob("*.txt"))])
 @pytest.mark.parametrize("change", ["", "incomplete", "stands out"])
-def test_every_view_of_a_log_says_what_the_others_say(tmp_path, monkeypatch, name, change):
+def test_every_view_of_a_log_says_what_the_others_say(
+    tmp_path, monkeypatch, name, change
+):
     text = (DATA / f"{name}.txt").read_text()
     if change == "incomplete":
         text += "# *WARNING*: The STDIO module contains incomplete data!\n"
@@ -270,7 +310,12 @@ def test_every_view_of_a_log_says_what_the_others_say(tmp_path, monkeypatch, nam
     said = [*told(found), *of_log("x", found).notes]
     assert (change == "stands out") <= bool(told(found))
     assert (change == "incomplete") == any("is incomplete" in one for one in said)
-    views = [[str(log)], [str(log), "--json"], [str(log)] * 2, [str(log)] * 2 + ["--json"]]
+    views = [
+        [str(log)],
+        [str(log), "--json"],
+        [str(log)] * 2,
+        [str(log)] * 2 + ["--json"],
+    ]
     for words in views:
         done = CliRunner().invoke(app.app, ["compare", *words])
         shown = " ".join(done.output.split())
@@ -282,7 +327,9 @@ def test_every_view_of_a_log_says_what_the_others_say(tmp_path, monkeypatch, nam
 
 def figures(values, facts=None):
     return Figures(
-        name="x", values={n: Quantity(v, "s") for n, v in values.items()}, facts=facts or {}
+        name="x",
+        values={n: Quantity(v, "s") for n, v in values.items()},
+        facts=facts or {},
     )
 
 
@@ -302,7 +349,9 @@ def test_a_ratio_and_whether_it_is_told(a, b, ratio, mark):
 
 
 def values(log):
-    return {name: quantity.value for name, quantity in of_log("log", log).values.items()}
+    return {
+        name: quantity.value for name, quantity in of_log("log", log).values.items()
+    }
 
 
 def test_the_figures_of_a_log():
@@ -310,10 +359,16 @@ def test_the_figures_of_a_log():
     found = values(log)
     assert found["run time"] == log.run_seconds
     for module in ("POSIX", "MPI-IO"):
-        assert found[f"{module} bytes read"] == found[f"{module} bytes written"] == 8 * MIB
-        told = re.search(rf"# {module} module data\n(?s:.*?)# agg_time_by_slowest: (\S+)", REDUCED)
+        assert (
+            found[f"{module} bytes read"] == found[f"{module} bytes written"] == 8 * MIB
+        )
+        told = re.search(
+            rf"# {module} module data\n(?s:.*?)# agg_time_by_slowest: (\S+)", REDUCED
+        )
         assert 0.9 * float(told[1]) < found[f"{module} time"] <= float(told[1])
-    assert found["POSIX / MPI-IO bytes written"] == found["POSIX / MPI-IO bytes read"] == 1
+    assert (
+        found["POSIX / MPI-IO bytes written"] == found["POSIX / MPI-IO bytes read"] == 1
+    )
     assert found["files opened"] == 1
     assert found["small accesses"] == 0
     assert 0 < found["metadata time"] < 100

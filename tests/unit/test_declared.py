@@ -34,7 +34,13 @@ def found(tmp_path):
 def judged(found, *told, site=None, **more):
     """The verdict on a case whose nodes told these facts."""
     seen = replace(found, nodes=told)
-    given = {"references": {}, "extras": site or extras(), "tier": "quick", "plan": PLAN, **more}
+    given = {
+        "references": {},
+        "extras": site or extras(),
+        "tier": "quick",
+        "plan": PLAN,
+        **more,
+    }
     return case.judge(evidence=seen, metrics=healthy.METRICS, **given)
 
 
@@ -48,7 +54,12 @@ def of_guard(judgement, guard):
 @pytest.mark.parametrize(
     ("declared", "seen", "needed", "told"),
     [
-        (12 * MIB, 24 * GIB, 48 * GIB, "M = 24 GiB, as a node says (node.memory: 12 MiB)"),
+        (
+            12 * MIB,
+            24 * GIB,
+            48 * GIB,
+            "M = 24 GiB, as a node says (node.memory: 12 MiB)",
+        ),
         (16 * GIB, 0, 32 * GIB, "M = 16 GiB"),
         # Nodes tell whole GiB: 23.6 GiB become 24.
         (int(23.6 * GIB), 24 * GIB, 2 * int(23.6 * GIB), "M = 23.6 GiB"),
@@ -61,7 +72,10 @@ def test_the_larger_memory_counts(declared, seen, needed, told):
     for size, outcome in ((needed, OK), (needed - 1, INVALID)):
         planned = whole.planned("read", evict=False, data_bytes=size)
         planned = planned.planned("write", fsync=False, data_bytes=size)
-        read, write = client_cache(planned.phase("read")), write_back(planned.phase("write"))
+        read, write = (
+            client_cache(planned.phase("read")),
+            write_back(planned.phase("write")),
+        )
         assert read and write
         assert (read.outcome, write.outcome) == (outcome, outcome)
         assert told in read.saw and told in write.demands
@@ -89,7 +103,11 @@ def test_the_larger_memory_counts(declared, seen, needed, told):
     ],
 )
 def test_a_control_group_limits_memory(tmp_path, groups, files, limit):
-    told = {"proc/meminfo": "MemTotal: 263816952 kB\n", "proc/self/cgroup": groups, **files}
+    told = {
+        "proc/meminfo": "MemTotal: 263816952 kB\n",
+        "proc/self/cgroup": groups,
+        **files,
+    }
     for name, text in told.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text)
@@ -116,7 +134,9 @@ def test_a_control_group_limits_memory(tmp_path, groups, files, limit):
         ("local", 1, (), "tasks", 0),
     ],
 )
-def test_only_a_launch_that_would_abort_is_counted(launcher, tasks, hosts, started, bound):
+def test_only_a_launch_that_would_abort_is_counted(
+    launcher, tasks, hosts, started, bound
+):
     job = SimpleNamespace(launcher=SimpleNamespace(registered_name=launcher))
     write, _ = PLAN.repeat
     plan = replace(PLAN, repeat=[replace(write, launch=started)])
@@ -149,7 +169,9 @@ def test_servers_against_addresses(declared, addresses, clients, outcome):
 
 def test_servers_of_nfs(found):
     share = replace(found.views[0].mount, type="nfs4", source="a:/export")
-    seen = replace(found, views=tuple(replace(view, mount=share) for view in found.views))
+    seen = replace(
+        found, views=tuple(replace(view, mount=share) for view in found.views)
+    )
     site = extras(topology={"source": "x", "servers": {"count": 1, "nic": "100 GB/s"}})
     (said,) = of_guard(judged(seen, site=site), "G12")
     assert "served from 1 address(es)" in said.saw
@@ -169,7 +191,11 @@ def test_servers_of_nfs(found):
         ([144, -0.9862, 0, "1"], "", ""),
         ([65.15, -0.5395, None, "1"], ":", ""),
         ([1, -0.99, None, "1"], "", ":"),
-        (["$xfail", "a, until 2030-01-01", [100, -0.99, None, "MiB/s"]], "", " (lower bound)"),
+        (
+            ["$xfail", "a, until 2030-01-01", [100, -0.99, None, "MiB/s"]],
+            "",
+            " (lower bound)",
+        ),
     ],
 )
 def test_wide_bounds(tmp_path, monkeypatch, leaf, doubtful, refused):
@@ -178,7 +204,10 @@ def test_wide_bounds(tmp_path, monkeypatch, leaf, doubtful, refused):
     data = {"$sources": {"Ior": "x"}, "Ior": {"disk": {"m": leaf}}}
     (tmp_path / "here" / "references.yaml").write_text(yaml.safe_dump(data))
     references = References.of_site("here")
-    for wanted, said in ((refused, list(references.mistakes)), (doubtful, references.doubts())):
+    for wanted, said in (
+        (refused, list(references.mistakes)),
+        (doubtful, references.doubts()),
+    ):
         assert len(said) == bool(wanted), said
         for mistake in said:
             assert mistake.key == f"Ior.disk.m{wanted.strip(':')}"
@@ -191,9 +220,13 @@ def test_wide_bounds(tmp_path, monkeypatch, leaf, doubtful, refused):
 def test_the_job_is_told_which_storage_targets_are_out():
     servers = {"count": 1, "nic": "100 GB/s"}
     topology = {"source": "x", "servers": servers, "targets": 4, "out": [3]}
-    job = SimpleNamespace(time_limit=600, launcher=SimpleNamespace(registered_name="srun"))
+    job = SimpleNamespace(
+        time_limit=600, launcher=SimpleNamespace(registered_name="srun")
+    )
     for site, told in ((extras(topology=topology), (4, (3,))), (extras(), (None, ()))):
-        order = job_files.JobFiles(job, healthy.plan(), site, 1).order("session", "case")
+        order = job_files.JobFiles(job, healthy.plan(), site, 1).order(
+            "session", "case"
+        )
         assert (order.targets, order.out) == told
 
 
@@ -211,7 +244,9 @@ def test_a_case_says_that_its_limits_exclude_hardly_anything(limit, outcome):
     repeated = figures.spread((seen, "read_bw"))
     foreign = others.foreign_load(data().declared(limits={"max_foreign": limit}).seen())
     assert (repeated.outcome, foreign.outcome) == (outcome, outcome)
-    assert ("max_spread" in repeated.saw, "max_foreign" in foreign.saw) == (outcome is WARN,) * 2
+    assert ("max_spread" in repeated.saw, "max_foreign" in foreign.saw) == (
+        outcome is WARN,
+    ) * 2
 
 
 # --- what the doctor says -------------------------------------------------------------------------
@@ -220,6 +255,8 @@ def test_a_case_says_that_its_limits_exclude_hardly_anything(limit, outcome):
 def test_shipped_sites_are_as_they_should_be():
     sites = Path(__file__).parents[2] / "site-configs"
     said = [
-        d.key for one in folders.site_folders(sites) for d in References.of_site(one.name).doubts()
+        d.key
+        for one in folders.site_folders(sites)
+        for d in References.of_site(one.name).doubts()
     ]
     assert said == []

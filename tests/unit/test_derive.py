@@ -34,9 +34,9 @@ def curve(values):
     ]
 
 
-curves = st.dictionaries(st.integers(1, 1000), st.floats(1e-3, 1e9), min_size=2, max_size=12).map(
-    lambda values: curve({float(x): v for x, v in values.items()})
-)
+curves = st.dictionaries(
+    st.integers(1, 1000), st.floats(1e-3, 1e9), min_size=2, max_size=12
+).map(lambda values: curve({float(x): v for x, v in values.items()}))
 _CURVE_FORMULAS = [
     derive.plateau,
     derive.linearity,
@@ -57,12 +57,17 @@ def test_from_95_percent_on_it_is_saturated():
     assert derive.saturation(curve({1: 50, 2: 94.9, 3: 100})) == 3
 
 
-@pytest.mark.parametrize(("v4", "v8", "efficiency"), [(12900, 26000, 1.008), (12500, 27000, 1.08)])
+@pytest.mark.parametrize(
+    ("v4", "v8", "efficiency"), [(12900, 26000, 1.008), (12500, 27000, 1.08)]
+)
 def test_the_published_scale_out(v4, v8, efficiency):
     points = curve({4: v4, 8: v8})
     assert derive.scale_out(points).value == pytest.approx(efficiency, abs=5e-4)
     four, eight = points
-    assert derive.scale_out_against([eight, four], 8, 4).value == derive.scale_out(points).value
+    assert (
+        derive.scale_out_against([eight, four], 8, 4).value
+        == derive.scale_out(points).value
+    )
     assert derive.fit(points).value > 0.98
 
 
@@ -91,14 +96,20 @@ def test_what_the_largest_point_keeps_of_the_smallest():
 @pytest.mark.parametrize("formula", _CURVE_FORMULAS)
 @pytest.mark.parametrize("values", [{}, {4: 100.0}])
 def test_one_point_is_no_curve(formula, values):
-    with pytest.raises(NotComputable, match=f"at least two valid points, has {len(values)}"):
+    with pytest.raises(
+        NotComputable, match=f"at least two valid points, has {len(values)}"
+    ):
         formula(curve(values))
 
 
 def test_what_a_sweep_is_too_short_for_is_said():
-    with pytest.raises(NotComputable, match=r"first point, 1, is saturated.*smaller points"):
+    with pytest.raises(
+        NotComputable, match=r"first point, 1, is saturated.*smaller points"
+    ):
         derive.linearity(curve({1: 100, 2: 100}))
-    with pytest.raises(NotComputable, match=r"still rising at the largest point, 2.*larger points"):
+    with pytest.raises(
+        NotComputable, match=r"still rising at the largest point, 2.*larger points"
+    ):
         derive.hold(curve({1: 50, 2: 100}))
     with pytest.raises(NotComputable, match="needs the point 1,"):
         derive.speedup(curve({2: 50, 4: 100}), 1)
@@ -164,7 +175,9 @@ def values(tasks=1, verdict="PASS", age=0, **change):
         "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(NOW - age * 86400)),
         "parameters": {"tasks": tasks},
         "nodes": 4,
-        "metrics": [records.metric(m.name, verdict, median=value) for m in (WRITE, READ)],
+        "metrics": [
+            records.metric(m.name, verdict, median=value) for m in (WRITE, READ)
+        ],
     }
     return records.values(verdict, **plain | change)
 
@@ -185,7 +198,9 @@ def left(found, metric="write_bw"):
 def test_a_point_that_is_not_valid_is_named_with_its_verdict(verdict):
     found = newest(record(1, verdict), record(2), record(4))
     assert [p.x for p in found.points["write_bw"]] == [2, 4]
-    assert found.without("write_bw") == (LeftOut("tasks=1", f"{verdict} in s0", "write_bw", True),)
+    assert found.without("write_bw") == (
+        LeftOut("tasks=1", f"{verdict} in s0", "write_bw", True),
+    )
 
 
 @pytest.mark.parametrize(
@@ -214,7 +229,9 @@ def test_what_belongs_to_another_case_is_no_point(change):
         ({"fingerprint": {"fs.uuid": "B"}}, "nodes=4, fs.uuid=B"),
     ],
 )
-def test_points_of_another_scale_or_file_system_than_the_newest_are_left_out(other, is_at):
+def test_points_of_another_scale_or_file_system_than_the_newest_are_left_out(
+    other, is_at
+):
     found = newest(record(1), record(2, age=1, **other), record(4, age=2))
     assert [p.x for p in found.points["write_bw"]] == [1, 4]
     assert left(found) == [
@@ -224,11 +241,15 @@ def test_points_of_another_scale_or_file_system_than_the_newest_are_left_out(oth
 
 def test_a_value_in_another_unit_is_no_point():
     odd = records.metric("write_bw", unit="GB/s")
-    assert left(newest(record(metrics=[odd])))[0] == "tasks=1 (in GB/s, not MiB/s, in s0)"
+    assert (
+        left(newest(record(metrics=[odd])))[0] == "tasks=1 (in GB/s, not MiB/s, in s0)"
+    )
 
 
 def test_without_a_varied_parameter_every_case_is_a_point():
-    source = Source(check="TaskScaling", partition="disk", environment="env", tier="daily")
+    source = Source(
+        check="TaskScaling", partition="disk", environment="env", tier="daily"
+    )
     one = record(2, metrics=[records.metric("write_bw")])
     found = newest(record(1), one, record(4, "INVALID"), source=source)
     assert found.metrics == {"write_bw": WRITE, "read_bw": READ}
@@ -239,14 +260,18 @@ def test_without_a_varied_parameter_every_case_is_a_point():
     assert left(found, "read_bw") == ["TaskScaling %tasks=4 (INVALID in s0)"]
     refused = newest(record(1, "ERROR", metrics=[]), source=source)
     assert refused.metrics == {}
-    assert [str(one) for one in refused.left_out] == ["TaskScaling %tasks=1 (ERROR in s0)"]
+    assert [str(one) for one in refused.left_out] == [
+        "TaskScaling %tasks=1 (ERROR in s0)"
+    ]
 
 
 @given(
     st.lists(
         st.tuples(
             st.sampled_from([1, 2, 4, 8]),
-            st.sampled_from(["PASS", "FAIL", "UNREFERENCED", "INVALID", "UNSTABLE", "ERROR"]),
+            st.sampled_from(
+                ["PASS", "FAIL", "UNREFERENCED", "INVALID", "UNSTABLE", "ERROR"]
+            ),
             st.sampled_from(["daily", "quick"]),
         ),
         max_size=20,
@@ -263,7 +288,9 @@ def test_against_a_search_through_all(drawn):
         valid = [
             r.metrics[0].median
             for r, (tasks, verdict, tier) in zip(all_records, drawn, strict=True)
-            if tasks == x and tier == "daily" and verdict in ("PASS", "FAIL", "UNREFERENCED")
+            if tasks == x
+            and tier == "daily"
+            and verdict in ("PASS", "FAIL", "UNREFERENCED")
         ]
         expected |= {x: valid[0]} if valid else {}
     assert {p.x: p.value for p in found.points["write_bw"]} == expected
@@ -294,7 +321,10 @@ def test_a_ratio_with_an_upper_bound_alone_is_one_of_latencies():
     entry = {
         "$index": ["$partition", "check"],
         "a:b": {
-            "X": {"read_p99_ratio": [1, None, 0.2, "1"], "read_bw_ratio": [1, -0.1, None, "1"]}
+            "X": {
+                "read_p99_ratio": [1, None, 0.2, "1"],
+                "read_bw_ratio": [1, -0.1, None, "1"],
+            }
         },
         "a:c": {"X": {"read_p99_ratio": [1, None, 0.3, "1"]}},
     }
@@ -308,9 +338,15 @@ def test_a_ratio_with_an_upper_bound_alone_is_one_of_latencies():
 
 
 def test_operands_that_this_run_has_not_decided_are_waited_for(monkeypatch):
-    run = SimpleNamespace(open_cases={("TaskScaling", "disk", "env", "TaskScaling %tasks=2")})
+    run = SimpleNamespace(
+        open_cases={("TaskScaling", "disk", "env", "TaskScaling %tasks=2")}
+    )
     monkeypatch.setattr(derived, "current", lambda: run)
     check = None
-    with pytest.raises(NotMeasured, match=r"TaskScaling %tasks=2 yet: run again with -t derived"):
+    with pytest.raises(
+        NotMeasured, match=r"TaskScaling %tasks=2 yet: run again with -t derived"
+    ):
         DerivedCheck._await(check, [SOURCE])
-    DerivedCheck._await(check, [replace(SOURCE, partition="other"), replace(SOURCE, check="Ior")])
+    DerivedCheck._await(
+        check, [replace(SOURCE, partition="other"), replace(SOURCE, check="Ior")]
+    )

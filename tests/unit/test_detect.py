@@ -44,7 +44,9 @@ def put_ior(programs):
     put(programs, "ior", f"exec /bin/cat '{programs}/help.txt'")
 
 
-def test_a_target_is_where_the_caller_stands_not_where_settings_are_read(tmp_path, monkeypatch):
+def test_a_target_is_where_the_caller_stands_not_where_settings_are_read(
+    tmp_path, monkeypatch
+):
     monkeypatch.setenv("PWD", str(tmp_path))
     assert site_machine.target_path() == str(tmp_path)
     monkeypatch.setenv("IOGAUGE_TARGET", "bin")
@@ -53,9 +55,16 @@ def test_a_target_is_where_the_caller_stands_not_where_settings_are_read(tmp_pat
 
 @pytest.mark.parametrize(
     ("name", "script"),
-    [("fio", "echo hello"), ("fio", "exit 1"), ("mdtest", "echo hello"), ("ior", "echo hello")],
+    [
+        ("fio", "echo hello"),
+        ("fio", "exit 1"),
+        ("mdtest", "echo hello"),
+        ("ior", "echo hello"),
+    ],
 )
-def test_a_program_that_is_not_what_its_name_says_gives_no_feature(programs, name, script):
+def test_a_program_that_is_not_what_its_name_says_gives_no_feature(
+    programs, name, script
+):
     put(programs, "mpirun", MPIRUN)
     put(programs, name, script)
     program = site_programs.machine().programs[name]
@@ -168,7 +177,9 @@ def test_the_probe_leaves_nothing(tmp_path):
     ("speed", "size"), [(0, 16 << 20), (100.9 * 2**20, 100 << 20), (1e15, 1 << 30)]
 )
 def test_the_size_of_a_quick_case(monkeypatch, speed, size):
-    monkeypatch.setattr(site_machine, "space_of", lambda _: Space(1 << 40, 1 << 40, 0, 0))
+    monkeypatch.setattr(
+        site_machine, "space_of", lambda _: Space(1 << 40, 1 << 40, 0, 0)
+    )
     assert site_machine.quick_case_bytes(speed, "/") == size
 
 
@@ -200,7 +211,12 @@ def test_a_launch_that_fails_is_a_problem(programs):
 
 def test_what_dead_sessions_left_is_named(tmp_path):
     gone = [4194305, 1]
-    case = Path(directory.create(str(tmp_path), "t-h-4194305", "case", owner_process=gone))
+    case = Path(
+        directory.create(str(tmp_path), "t-h-4194305", "case", owner_process=gone)
+    )
     place = extras(target={"path": str(tmp_path), "type": "ext4"})
     texts = [f"{c.text} {c.remedy}" for c in doctor.of_target(place)]
-    assert any(f"left by dead sessions: {case.parent} run: iogauge clean" in text for text in texts)
+    assert any(
+        f"left by dead sessions: {case.parent} run: iogauge clean" in text
+        for text in texts
+    )

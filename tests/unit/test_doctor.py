@@ -44,10 +44,16 @@ def examined(tmp_path, monkeypatch):
         shown = {}
         # What Lustre says of a connection that is switched off was not recorded.
         off = "LFS_INACTIVE" in knobs
-        for last in ("version", "ost_conn_uuid", "numobd", *([] if off else ["import"])):
+        for last in (
+            "version",
+            "ost_conn_uuid",
+            "numobd",
+            *([] if off else ["import"]),
+        ):
             shown |= parameters.parameters(last)
         top = kernel(
-            tmp_path / "kernel", {name: text for name, text in shown.items() if "jobid" not in name}
+            tmp_path / "kernel",
+            {name: text for name, text in shown.items() if "jobid" not in name},
         )
         tops = (str(top / "sys/fs/lustre"), str(top / "sys/kernel/debug/lustre"))
         monkeypatch.setattr(client, "TOPS", tops)
@@ -72,8 +78,9 @@ def said(checks, state):
 
 def test_a_source_of_the_servers_counters_that_is_silent_is_a_remark(examined):
     found = examined(ASKED="http://127.0.0.1:9/metrics")
-    assert "servers: http://127.0.0.1:9/metrics does not answer (<urlopen error" in said(
-        found, "note"
+    assert (
+        "servers: http://127.0.0.1:9/metrics does not answer (<urlopen error"
+        in said(found, "note")
     )
     assert said(found, "problem") == said(examined(ASKED=""), "problem")
 
@@ -102,7 +109,9 @@ def test_a_user_is_told_what_is_hidden_and_who_sees_it(examined):
     assert "servers of a version that only root sees" in said(found, "ok")
     (hidden,) = [check for check in found if check.text.startswith("hidden")]
     assert "evictions" in hidden.text
-    assert hidden.remedy == "root sees them: lctl get_param 'osc.*.state' 'osc.*.import'"
+    assert (
+        hidden.remedy == "root sees them: lctl get_param 'osc.*.state' 'osc.*.import'"
+    )
 
 
 @pytest.mark.parametrize(
@@ -125,7 +134,9 @@ def test_a_state_is_named(examined, knobs, state, words):
 
 
 def test_who_holds_the_lock_is_named(examined, tmp_path):
-    content = lock.describe(session="night", case="IorPosix", lease_s=600, processes=[os.getpid()])
+    content = lock.describe(
+        session="night", case="IorPosix", lease_s=600, processes=[os.getpid()]
+    )
     mine = lock.Lock(str(tmp_path / "target"), content)
     assert mine.claim()
     try:
@@ -143,7 +154,12 @@ def test_who_holds_the_lock_is_named(examined, tmp_path):
     [
         ({"type": "xfs"}, None, {}, [("problem", "G9 identity: ")]),
         ({"source": "/dev/another"}, None, {}, [("problem", "G9 identity: ")]),
-        ({"uuid": "3f6d1c88-0000-4000-8000-000000000000"}, None, {}, [("problem", "sees UUID")]),
+        (
+            {"uuid": "3f6d1c88-0000-4000-8000-000000000000"},
+            None,
+            {},
+            [("problem", "sees UUID")],
+        ),
         (
             {"compresses": False},
             None,
@@ -176,7 +192,9 @@ def test_what_a_site_declares_is_compared_with_what_this_host_sees(
         uuid="7c0e2a11-0000-4000-8000-000000000000",
         below=seen.get("below", Below()),
         targets=tuple(
-            StorageTarget(index=n, uuid=f"x-OST{n:04x}_UUID", active=True, server=address)
+            StorageTarget(
+                index=n, uuid=f"x-OST{n:04x}_UUID", active=True, server=address
+            )
             for n, address in enumerate(seen.get("targets", ()))
         ),
     )

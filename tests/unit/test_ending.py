@@ -8,7 +8,13 @@ from hypothesis import strategies as st
 
 from iogauge.judge.verdict import Verdict
 from iogauge.records import selected
-from iogauge.records.selected import NotedCase, NotedEnvironment, NotedPlace, Unmeasured, UnrunCase
+from iogauge.records.selected import (
+    NotedCase,
+    NotedEnvironment,
+    NotedPlace,
+    Unmeasured,
+    UnrunCase,
+)
 from iogauge.report.endings import SessionRecords, Word, conclude
 from iogauge.report.export import junit
 from iogauge_extras.page import collect, page
@@ -18,7 +24,9 @@ from support import records
 def left_out(check="MdtestEasy", feature="mdtest", **change):
     plain = {"case": check, "derived": False, "place": "s:p", "holder": "environment e"}
     return UnrunCase(
-        **{"check": check, "feature": feature, "why": "no such program"} | plain | change
+        **{"check": check, "feature": feature, "why": "no such program"}
+        | plain
+        | change
     )
 
 
@@ -42,7 +50,9 @@ def of(counts, lack=None, **more):
 
 
 @given(COUNTS, st.booleans(), SMALL, SMALL, LACKS, PROBLEMS)
-def test_without_a_pass_the_word_is_never_ok(counts, gate, expected, refuted, lack, problems):
+def test_without_a_pass_the_word_is_never_ok(
+    counts, gate, expected, refuted, lack, problems
+):
     counts[Verdict.PASS] = 0
     more = {"expected": expected, "refuted": refuted, "problems": problems}
     ending = of(counts, lack, gate=gate, **more)
@@ -55,13 +65,17 @@ def test_without_a_pass_the_word_is_never_ok(counts, gate, expected, refuted, la
 @given(COUNTS, st.booleans(), LACKS, PROBLEMS)
 @example({Verdict.PASS: 1}, False, Unmeasured(left_out=(left_out(),)), ())
 @example({Verdict.PASS: 1}, False, Unmeasured(unmatched=("-n X selects no case",)), ())
-@example({Verdict.PASS: 1}, False, Unmeasured(gone=("a was recorded, and is gone",)), ())
+@example(
+    {Verdict.PASS: 1}, False, Unmeasured(gone=("a was recorded, and is gone",)), ()
+)
 @example({Verdict.PASS: 1}, False, Unmeasured(), ("ReFrame ended with status 1",))
 def test_ok_leaves_nothing_unproven(counts, gate, lack, problems):
     ending = of(counts, lack, gate=gate, problems=problems)
     others = [v for v, n in counts.items() if n and v is not Verdict.PASS]
     open_ends = lack.left_out or (not lack.accepted and (lack.unmatched or lack.gone))
-    proven = bool(counts.get(Verdict.PASS)) and not others and not open_ends and not problems
+    proven = (
+        bool(counts.get(Verdict.PASS)) and not others and not open_ends and not problems
+    )
     assert (ending.word is Word.OK) == proven
     for verdict in others:
         assert verdict.value in ending.sentence
@@ -69,7 +83,9 @@ def test_ok_leaves_nothing_unproven(counts, gate, lack, problems):
 
 @given(COUNTS, LACKS, PROBLEMS)
 def test_a_gate_is_never_milder(counts, lack, problems):
-    mild, strict = (of(counts, lack, gate=gate, problems=problems) for gate in (False, True))
+    mild, strict = (
+        of(counts, lack, gate=gate, problems=problems) for gate in (False, True)
+    )
     assert strict.status >= mild.status
     assert strict.sentence == mild.sentence + " (gate)"
 
@@ -106,7 +122,9 @@ def test_sentences(counts, lack, text):
 
 
 def test_text_from_outside_is_shown_not_obeyed():
-    lack = Unmeasured(left_out=(left_out("\x1b[2J", why="\x07"),), unmatched=("-n \x1b",))
+    lack = Unmeasured(
+        left_out=(left_out("\x1b[2J", why="\x07"),), unmatched=("-n \x1b",)
+    )
     ending = of({}, lack)
     assert "\x1b" not in "".join([str(ending), *ending.besides, *ending.remarks])
 
@@ -130,7 +148,9 @@ def test_passes_on_the_word_of_the_tool_alone_are_counted():
 @pytest.mark.parametrize("gate", [False, True])
 def test_page_junit_and_alarm_say_the_same_sentence(verdict, gate, tmp_path):
     found = SessionRecords([records.record(verdict)])
-    lack = Unmeasured(gate=gate, left_out=(left_out(),), unmatched=("-n X selects no case",))
+    lack = Unmeasured(
+        gate=gate, left_out=(left_out(),), unmatched=("-n X selects no case",)
+    )
     ending = found.ending(gate, lack)
     alarm = collect.collect(tmp_path, found, gate=gate, unmeasured=lack)
     assert alarm.ending == ending
@@ -138,7 +158,10 @@ def test_page_junit_and_alarm_say_the_same_sentence(verdict, gate, tmp_path):
     text = page.page(alarm, found)
     assert f'<header class="{ending.word.style}">' in text
     assert f'<span class="word">{ending.word.value}</span>' in text
-    assert f'<p class="quiet ending">{ending}</p>' in text and f"<p>{ending.remarks[0]}</p>" in text
+    assert (
+        f'<p class="quiet ending">{ending}</p>' in text
+        and f"<p>{ending.remarks[0]}</p>" in text
+    )
     top = ElementTree.fromstring(junit(found, gate, ending, lack.left_out).encode())
     assert top.get("name") == f"iogauge: {ending}"
     told = {str(case.get("name")): case for case in top.iter("testcase")}
@@ -183,8 +206,17 @@ def place(name="s:p", *features, **environments):
 
 
 def asks(check, *environments, **change):
-    plain = {"hash": check.lower(), "case": f"{check} %x=1", "check": check, "derived": False}
-    plain |= {"systems": ("+target",), "environments": environments or ("+ior",), "runs_on": ()}
+    plain = {
+        "hash": check.lower(),
+        "case": f"{check} %x=1",
+        "check": check,
+        "derived": False,
+    }
+    plain |= {
+        "systems": ("+target",),
+        "environments": environments or ("+ior",),
+        "runs_on": (),
+    }
     plain |= {"values": {}}
     return NotedCase(**plain | change)
 
@@ -200,7 +232,9 @@ def kept(monkeypatch, tmp_path):
 
 
 def test_a_missing_feature_of_an_environment_is_named(kept):
-    found = chosen(place(e=("fio",)), asks("Ior"), asks("Fio", "+fio", runs_on=("s:p",)), **kept)
+    found = chosen(
+        place(e=("fio",)), asks("Ior"), asks("Fio", "+fio", runs_on=("s:p",)), **kept
+    )
     assert found.runnable == ("Fio %x=1 /fio",)
     (out,) = found.left_out
     assert (out.check, out.place, out.holder) == ("Ior", "s:p", "environment e")
@@ -209,7 +243,9 @@ def test_a_missing_feature_of_an_environment_is_named(kept):
 
 
 def test_a_check_that_is_not_for_a_site_is_no_loss(kept):
-    found = chosen(place(e=("ior",)), asks("Needle", systems=()), asks("B", "other"), **kept)
+    found = chosen(
+        place(e=("ior",)), asks("Needle", systems=()), asks("B", "other"), **kept
+    )
     assert (found.left_out, found.runnable) == ((), ())
     assert found.unfit == ("Needle", "B")
 
@@ -220,5 +256,9 @@ def test_a_case_by_name_of_the_partition_may_lack_a_tool(kept):
 
 
 def test_kinds_of_runnable_cases(kept):
-    facts = [asks("A", runs_on=("s:p",)), asks("B", runs_on=("s:p",), derived=True), asks("C")]
+    facts = [
+        asks("A", runs_on=("s:p",)),
+        asks("B", runs_on=("s:p",), derived=True),
+        asks("C"),
+    ]
     assert chosen(place(e=()), *facts, **kept).derived == {False, True}

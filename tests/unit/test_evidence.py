@@ -45,7 +45,12 @@ def test_a_phase_that_never_ran_is_named(stage, name, rep):
     [
         ("USR1", 138, "FAILED", "time limit, told to end by SIGUSR1"),
         ("USR1", None, None, "never finished, the scheduler warned of the time limit"),
-        ("TERM", 143, "CANCELLED", "told to end by SIGTERM, the scheduler says CANCELLED"),
+        (
+            "TERM",
+            143,
+            "CANCELLED",
+            "told to end by SIGTERM, the scheduler says CANCELLED",
+        ),
         (None, 0, "TIMEOUT", "the job's exit status 0, the scheduler says TIMEOUT"),
         (None, 0, "COMPLETED", "never finished, the job's exit status 0$"),
     ],
@@ -61,26 +66,38 @@ def test_who_ended_a_job_is_named(stage, told, status, state, text):
 
 def test_a_phase_that_failed_on_a_node_that_is_gone_says_so(stage):
     file = stage / "phases.tsv"
-    file.write_text(re.sub(r"^1\tread\t0", "1\tread\t1", file.read_text(), flags=re.MULTILINE))
-    with pytest.raises(ToolOutputError, match=r"repetition 1: exit status 1: .*NODE_FAIL"):
+    file.write_text(
+        re.sub(r"^1\tread\t0", "1\tread\t1", file.read_text(), flags=re.MULTILINE)
+    )
+    with pytest.raises(
+        ToolOutputError, match=r"repetition 1: exit status 1: .*NODE_FAIL"
+    ):
         evidence_collect.collect(stage, PLAN, 1, None, "NODE_FAIL")
 
 
 def test_a_job_that_the_scheduler_ended_after_its_last_phase_is_not_believed(stage):
-    with pytest.raises(ToolOutputError, match=r"all phases finished, but .*says TIMEOUT"):
+    with pytest.raises(
+        ToolOutputError, match=r"all phases finished, but .*says TIMEOUT"
+    ):
         evidence_collect.collect(stage, PLAN, 0, None, "TIMEOUT")
 
 
 @pytest.mark.parametrize(
-    ("status", "text"), [(1, "exit status 1"), (137, r"killed by SIGKILL \(exit status 137\)")]
+    ("status", "text"),
+    [(1, "exit status 1"), (137, r"killed by SIGKILL \(exit status 137\)")],
 )
 @pytest.mark.parametrize("name", ["write", "evict-read", "read"])
-def test_a_phase_that_failed_is_named_with_the_tools_own_words(stage, name, status, text):
+def test_a_phase_that_failed_is_named_with_the_tools_own_words(
+    stage, name, status, text
+):
     file = stage / "phases.tsv"
     file.write_text(file.read_text().replace(f"1\t{name}\t0", f"1\t{name}\t{status}"))
-    (stage / f"{name}.1.err").write_text("starting\nERROR: no space left\n---\nmpirun: aborted\n")
+    (stage / f"{name}.1.err").write_text(
+        "starting\nERROR: no space left\n---\nmpirun: aborted\n"
+    )
     with pytest.raises(
-        ToolOutputError, match=f"ior: phase {name}, repetition 1: {text}: ERROR: no space left"
+        ToolOutputError,
+        match=f"ior: phase {name}, repetition 1: {text}: ERROR: no space left",
     ):
         collect(stage)
 
@@ -106,7 +123,9 @@ def test_wrong_data_of_a_refused_write_are_told_with_the_refusal(stage, more, wh
 def test_a_phase_that_ran_twice_is_an_error(stage):
     with open(stage / "phases.tsv", "a") as file:
         file.write("1\twrite\t0\t1\t2\tt\n")
-    with pytest.raises(ToolOutputError, match=r"phases.tsv: write, repetition 1: appears twice"):
+    with pytest.raises(
+        ToolOutputError, match=r"phases.tsv: write, repetition 1: appears twice"
+    ):
         collect(stage)
 
 
@@ -139,7 +158,9 @@ def wide(tmp_path):
 def test_a_node_without_an_answer_is_an_error(wide, monkeypatch):
     monkeypatch.setattr(evidence_collect, "ANSWER_S", 0.5)
     (wide / "seen.n2.jsonl").unlink()
-    with pytest.raises(ToolOutputError, match=r"1 node.* looked at the target, 2 expected"):
+    with pytest.raises(
+        ToolOutputError, match=r"1 node.* looked at the target, 2 expected"
+    ):
         collect(wide, healthy.plan(nodes=2))
 
 

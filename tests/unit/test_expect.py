@@ -30,7 +30,8 @@ def write(folder, session, *cases, **change):
 
 def names(folder, *mine):
     return {
-        case: session for (*_, case), session in selected.seen_before(folder, CHOSEN, mine).items()
+        case: session
+        for (*_, case), session in selected.seen_before(folder, CHOSEN, mine).items()
     }
 
 
@@ -78,7 +79,9 @@ def test_what_is_gone_is_named_with_its_place(tmp_path):
     before = selected.seen_before(tmp_path, CHOSEN)
     assert selected.gone(before, [record("t2", "a"), record("t2", "b")], "s") == []
     elsewhere = [record("t2", "a"), record("t2", "b", partition="q")]
-    assert selected.gone(before, elsewhere, "s") == ["b (s:p, e) was recorded in t1, and is gone"]
+    assert selected.gone(before, elsewhere, "s") == [
+        "b (s:p, e) was recorded in t1, and is gone"
+    ]
 
 
 LISTED = ["IorPosix %files=shared %cache=direct /0a1b2c3d", "MdtestEasy /deadbeef"]
@@ -105,19 +108,32 @@ LISTED = ["IorPosix %files=shared %cache=direct /0a1b2c3d", "MdtestEasy /deadbee
 )
 def test_each_name_must_fit_a_case(words, wrong):
     listed = [*LISTED, "FioMetadata /00000001"]
-    found = selected.without_match(words, LISTED, listed, ["MdtestEasy", "IorPosix", "Burst"])
+    found = selected.without_match(
+        words, LISTED, listed, ["MdtestEasy", "IorPosix", "Burst"]
+    )
     assert len(found) == len(wrong)
-    assert all(one.startswith(f"-n {text}") for one, text in zip(found, wrong, strict=True))
+    assert all(
+        one.startswith(f"-n {text}") for one, text in zip(found, wrong, strict=True)
+    )
     assert all(one.endswith(("here", "case", ")", "leave it out")) for one in found)
 
 
 @pytest.mark.parametrize(
     ("words", "wrong"),
     [
-        (["-t", "quik"], "-t quik selects no case (did you mean quick?) (tags: acceptance, "),
+        (
+            ["-t", "quik"],
+            "-t quik selects no case (did you mean quick?) (tags: acceptance, ",
+        ),
         (["-t", "zzz"], "-t zzz selects no case (tags: acceptance, ceiling, "),
-        (["--exclude-tag", "wekly"], "-T wekly excludes no case (did you mean weekly?) (tags: "),
-        (["-x", "MdtstEasy"], "-x MdtstEasy excludes no case (did you mean MdtestEasy?)"),
+        (
+            ["--exclude-tag", "wekly"],
+            "-T wekly excludes no case (did you mean weekly?) (tags: ",
+        ),
+        (
+            ["-x", "MdtstEasy"],
+            "-x MdtstEasy excludes no case (did you mean MdtestEasy?)",
+        ),
     ],
 )
 def test_each_tag_and_each_exclusion_must_fit(words, wrong):
@@ -131,8 +147,14 @@ def test_each_tag_and_each_exclusion_must_fit(words, wrong):
     ("given", "settled"),
     [
         (["-S", "total_bytes=1TiB"], ["-S", "total_bytes=1099511627776"]),
-        (["--setvar=IorPosix.transfer_bytes=4MiB"], ["--setvar=IorPosix.transfer_bytes=4194304"]),
-        (["-S", "total_bytes=5", "-S", "nodes=2"], ["-S", "total_bytes=5", "-S", "nodes=2"]),
+        (
+            ["--setvar=IorPosix.transfer_bytes=4MiB"],
+            ["--setvar=IorPosix.transfer_bytes=4194304"],
+        ),
+        (
+            ["-S", "total_bytes=5", "-S", "nodes=2"],
+            ["-S", "total_bytes=5", "-S", "nodes=2"],
+        ),
         (["-S", "tier=daily", "-n", "nodez=3"], ["-S", "tier=daily", "-n", "nodez=3"]),
         (["-S", "num_cpus_per_task=2"], ["-S", "num_cpus_per_task=2"]),
     ],

@@ -43,7 +43,11 @@ def test_what_differs(key, expected, fact, wrong):
 )
 def test_the_command_that_sets_it_is_named(key, expected, command):
     found = expected_settings(
-        expect={key: expected}, facts={key: "other"}, host="n7", path="/work", fsname="work"
+        expect={key: expected},
+        facts={key: "other"},
+        host="n7",
+        path="/work",
+        fsname="work",
     )
     assert found.outcome is Outcome.INVALID
     assert f"n7: {key} is other" in str(found)
@@ -54,7 +58,9 @@ def test_one_command_sets_count_and_size_of_stripes():
     """On Lustre 2.17 a second setstripe puts the usual value in place of what the first one set."""
     expect = {"layout.stripe_count": 2, "layout.stripe_bytes": 1048576}
     facts = {"layout.stripe_count": 1, "layout.stripe_bytes": 4194304}
-    found = expected_settings(expect=expect, facts=facts, host="n7", path="/work", fsname="work")
+    found = expected_settings(
+        expect=expect, facts=facts, host="n7", path="/work", fsname="work"
+    )
     assert found.remedy.startswith("lfs setstripe -c 2 -S 1048576 /work. Or correct")
 
 
@@ -62,21 +68,29 @@ def test_what_nobody_told_has_not_changed():
     """A client of Lustre whose CPU others had did not answer in time."""
     expect = {"lustre.osts": 4, "tunable.osc.checksums": "1"}
     told = {"unanswered.lustre": True, "kernel": "6.1"}
-    found = expected_settings(expect=expect, facts=told, host="n7", path="/work", fsname="work")
+    found = expected_settings(
+        expect=expect, facts=told, host="n7", path="/work", fsname="work"
+    )
     assert found.outcome is Outcome.WARN
     assert "n7 did not tell lustre.osts, tunable.osc.checksums" in str(found)
     told["lustre.osts"] = 3
-    found = expected_settings(expect=expect, facts=told, host="n7", path="/work", fsname="work")
+    found = expected_settings(
+        expect=expect, facts=told, host="n7", path="/work", fsname="work"
+    )
     assert found.outcome is Outcome.INVALID
     assert "checksums" not in str(found)
 
 
-@pytest.mark.parametrize("key", ["tunable.osc.checksums", "lustre.servers", "layout.stripe_bytes"])
+@pytest.mark.parametrize(
+    "key", ["tunable.osc.checksums", "lustre.servers", "layout.stripe_bytes"]
+)
 def test_a_fact_can_be_expected(key):
     assert TypeAdapter(Expected).validate_python(key) == key
 
 
-@pytest.mark.parametrize("key", ["tunable.ost.checksums", "lustre.server", "stripe_count", "nodes"])
+@pytest.mark.parametrize(
+    "key", ["tunable.ost.checksums", "lustre.server", "stripe_count", "nodes"]
+)
 def test_what_is_no_fact_is_a_mistake(key):
     with pytest.raises(ValidationError):
         TypeAdapter(Expected).validate_python(key)

@@ -35,25 +35,39 @@ def run(*words, width=80):
 
 def test_the_version_and_the_list_of_commands_in_whole_sentences():
     status, text = run("--version")
-    assert status == 0 and re.match(r"iogauge \d\S* (commit \S+ )?\(ReFrame-HPC 4\.", text)
+    assert status == 0 and re.match(
+        r"iogauge \d\S* (commit \S+ )?\(ReFrame-HPC 4\.", text
+    )
     status, text = run("--help")
     assert status == 0 and "╭" not in text
     commands = text.partition("Commands:\n")[2].splitlines()
-    assert len(commands) == len(app.app.registered_commands) + 1  # and the group ``site``
-    assert [line for line in commands if not line.endswith(".") or line.endswith("...")] == []
+    assert (
+        len(commands) == len(app.app.registered_commands) + 1
+    )  # and the group ``site``
+    assert [
+        line for line in commands if not line.endswith(".") or line.endswith("...")
+    ] == []
 
 
 @pytest.mark.parametrize(
     ("script", "status", "told"),
     [
         ("exec {} explain G1 >&- 2>&-", 0, ""),
-        ("mkdir gone && cd gone && rmdir ../gone && exec {} explain G1", 2, "cd to another one"),
+        (
+            "mkdir gone && cd gone && rmdir ../gone && exec {} explain G1",
+            2,
+            "cd to another one",
+        ),
     ],
 )
-def test_a_caller_may_have_closed_its_output_or_lost_its_directory(tmp_path, script, status, told):
+def test_a_caller_may_have_closed_its_output_or_lost_its_directory(
+    tmp_path, script, status, told
+):
     program = Path(sys.executable).with_name("iogauge")
     words = ["sh", "-c", script.format(program)]
-    done = subprocess.run(words, cwd=tmp_path, check=False, capture_output=True, text=True)
+    done = subprocess.run(
+        words, cwd=tmp_path, check=False, capture_output=True, text=True
+    )
     assert done.returncode == status and told in done.stderr
 
 
@@ -120,11 +134,17 @@ def printed():
         given = {}
         for node in ast.walk(tree):
             if isinstance(node, ast.Assign | ast.AnnAssign) and node.value:
-                for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
+                for target in (
+                    node.targets if isinstance(node, ast.Assign) else [node.target]
+                ):
                     given.setdefault(ast.unparse(target), []).append(node.value)
         for node in ast.walk(tree):
             called = getattr(node, "func", None)
-            if isinstance(called, ast.Name) and called.id in ("columns", "Column", "Metric"):
+            if isinstance(called, ast.Name) and called.id in (
+                "columns",
+                "Column",
+                "Metric",
+            ):
                 for argument in node.args[: 1 if called.id == "Metric" else None]:
                     found |= {*_texts(argument, dict(given))}
     return found - {"", "_"}
@@ -132,7 +152,13 @@ def printed():
 
 def test_every_word_that_tables_print_is_explained():
     words = printed()
-    assert {"changed just before", "read_bw", "B / A", "node-minutes", "too few runs"} <= words
+    assert {
+        "changed just before",
+        "read_bw",
+        "B / A",
+        "node-minutes",
+        "too few runs",
+    } <= words
     unknown = set()
     for word in words:
         try:
@@ -165,7 +191,11 @@ def history(home, verdicts, case="Ior %a=b", start=1, **change):
         metric = records.metric(verdict=known[mark], reason=f"its reason {day}")
         record = json.loads(json.dumps(records.RECORD)) | {
             **{"session": session, "time": f"2027-01-{day:02}T12:00:00Z", "case": case},
-            **{"verdict": known[mark], "reason": f"its reason {day}", "metrics": [metric]},
+            **{
+                "verdict": known[mark],
+                "reason": f"its reason {day}",
+                "metrics": [metric],
+            },
         }
         append(home / "history" / "mysite" / f"{session}.jsonl", record | change)
 
@@ -186,7 +216,10 @@ def test_since_when_a_case_fails(home):
 
 def test_cases_that_are_no_longer_measured_are_left_out(home):
     history(home, "F")
-    assert "no case was measured since 2027-02-01" in run("status", "--since", "2027-02-01")[1]
+    assert (
+        "no case was measured since 2027-02-01"
+        in run("status", "--since", "2027-02-01")[1]
+    )
     assert run("status", "--since", "yesterday")[0] == 2
     assert run("status", "--system", "other")[0] == 2
 

@@ -36,7 +36,9 @@ def test_a_valid_result_has_its_median_its_reference_and_its_ceiling():
     assert found["iogauge_reference", ""] == 500.0
     assert found["iogauge_reference_least", ""] == 450.0
     assert found["iogauge_ceiling", ""] == 600.0
-    assert found["iogauge_verdict", "PASS"] == 1 and found["iogauge_verdict", "FAIL"] == 0
+    assert (
+        found["iogauge_verdict", "PASS"] == 1 and found["iogauge_verdict", "FAIL"] == 0
+    )
     assert found["iogauge_measured_timestamp_seconds", ""] == 1801396800.0
     assert {name for name, _ in found} <= set(export.GAUGES)
 
@@ -62,14 +64,20 @@ def test_each_metric_has_its_own_verdict():
 
 def test_labels_from_outside_are_read_as_they_were():
     text = export.openmetrics([records.record(system=NASTY)])
-    found = {s.labels["system"] for f in text_string_to_metric_families(text) for s in f.samples}
+    found = {
+        s.labels["system"]
+        for f in text_string_to_metric_families(text)
+        for s in f.samples
+    }
     assert found == {NASTY.replace("\n", "\\n")}
 
 
 def test_the_dashboard_asks_only_for_what_is_exported():
     text = DASHBOARD.read_text()
     assert set(re.findall(r"iogauge_\w+", text)) <= set(export.GAUGES)
-    labels = set(re.findall(r"(\w+)(?:=~|!=|=)\\\"", text)) | set(re.findall(r"{{(\w+)}}", text))
+    labels = set(re.findall(r"(\w+)(?:=~|!=|=)\\\"", text)) | set(
+        re.findall(r"{{(\w+)}}", text)
+    )
     assert labels <= {*export.LABELS, "verdict"}
     panels = json.loads(text)["panels"]
     assert len({panel["id"] for panel in panels}) == len(panels)
@@ -107,7 +115,9 @@ def test_parquet_has_the_documented_columns_and_the_site(home):
 def test_a_file_that_cannot_be_written_is_named(home):
     file = home / "nowhere" / "file"
     done = CliRunner().invoke(app.app, ["report", "--html", str(file)])
-    assert done.exit_code == 2 and f"{file} was not written" in done.output.replace("\n", "")
+    assert done.exit_code == 2 and f"{file} was not written" in done.output.replace(
+        "\n", ""
+    )
 
 
 def test_what_is_no_file_is_written_and_not_replaced(home):

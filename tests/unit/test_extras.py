@@ -51,7 +51,9 @@ print(json.dumps(said))
 
 def given(extra, group):
     package = f"iogauge_extras.{extra}."
-    return [one.name for one in entry_points(group=group) if one.value.startswith(package)]
+    return [
+        one.name for one in entry_points(group=group) if one.value.startswith(package)
+    ]
 
 
 def test_every_name_leads_to_a_function():
@@ -71,7 +73,9 @@ def test_the_rest_works_and_says_what_is_missing(extra):
     status, text = said.pop("--help", (None, done.stderr))
     assert status == 0, text
     assert all(
-        f" {name} " in text for name in registry.names("iogauge_commands") if name not in PARTS
+        f" {name} " in text
+        for name in registry.names("iogauge_commands")
+        if name not in PARTS
     )
     answers = given(extra, "iogauge_agent") + given(extra, "iogauge_answers")
     assert {*words, *answers} <= said.keys()  # others may need this one
@@ -83,7 +87,9 @@ def test_the_rest_works_and_says_what_is_missing(extra):
 
 def test_an_extra_that_needs_another_says_so(monkeypatch):
     """The page shows trends, and without them there is none."""
-    for name in [name for name in sys.modules if name.startswith("iogauge_extras.page.collect")]:
+    for name in [
+        name for name in sys.modules if name.startswith("iogauge_extras.page.collect")
+    ]:
         monkeypatch.delitem(sys.modules, name)
     for name in ("iogauge_extras.history", "iogauge_extras.history.states"):
         monkeypatch.setitem(sys.modules, name, None)

@@ -43,14 +43,18 @@ def test_a_mount_is_read(point, source, fstype):
 def block(file, command):
     """Output of one command in a recorded terminal session."""
     blocks = re.split(r"^\$ ", (LUSTRE / file).read_text(), flags=re.MULTILINE)
-    (found,) = [b for b in blocks if b.splitlines() and b.splitlines()[0].endswith(command)]
+    (found,) = [
+        b for b in blocks if b.splitlines() and b.splitlines()[0].endswith(command)
+    ]
     return found.partition("\n")[2].rpartition("[exit")[0]
 
 
 def test_one_question_gives_the_quotas_of_user_and_group():
     text = block("quota.txt", "(bench) lfs quota /mnt/lustre")
     owners = ["user 1000", "group 1000"]
-    assert quotas.parse_lfs_quotas(text) == tuple(Quota(owner, None, None) for owner in owners)
+    assert quotas.parse_lfs_quotas(text) == tuple(
+        Quota(owner, None, None) for owner in owners
+    )
     project = block("quota.txt", "(bench) lfs quota -p 1000 /mnt/lustre")
     assert quotas.parse_lfs_quotas(project) == (Quota("project 1000", None, None),)
     assert quotas.parse_lfs_quotas("usr quotas are not enabled.\n") == ()
@@ -83,7 +87,9 @@ def test_after_its_grace_a_soft_limit_is_a_hard_one(word):
     """The words of Lustre 2.17 and 2.12 (diff2str of utils/lfs.c); the grace was not waited for."""
     text = block("quota-limits.txt", SOFT).replace("      1w", f"{word:>8}")
     assert quotas.parse_lfs_quota(text, "x") == Quota("x", 0, None)
-    files = text.replace("1034*       0       0       -", f"1034*    1000       0 {word}")
+    files = text.replace(
+        "1034*       0       0       -", f"1034*    1000       0 {word}"
+    )
     assert quotas.parse_lfs_quota(files, "x") == Quota("x", 0, 0)
 
 

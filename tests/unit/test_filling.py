@@ -15,7 +15,11 @@ def target(tmp_path, monkeypatch):
     """A directory that counts as a target of 100 MiB, of which 10 MiB are taken by others."""
 
     def space(path):
-        held = sum(512 * file.stat().st_blocks for file in tmp_path.rglob("*") if file.is_file())
+        held = sum(
+            512 * file.stat().st_blocks
+            for file in tmp_path.rglob("*")
+            if file.is_file()
+        )
         return Space(100 * MIB, 90 * MIB - held, 0, 0)
 
     monkeypatch.setattr(filling, "space_of", space)
@@ -68,5 +72,7 @@ def test_a_file_without_blocks_fills_nothing(target, monkeypatch):
         os.ftruncate(fd, offset + size)
 
     monkeypatch.setattr(os, "posix_fallocate", sparse)
-    with pytest.raises(OSError, match="0 B on storage for 16 MiB: a target that compresses"):
+    with pytest.raises(
+        OSError, match="0 B on storage for 16 MiB: a target that compresses"
+    ):
         filling.fill(50, 60 * MIB, 8 * MIB, str(target / "fill"))

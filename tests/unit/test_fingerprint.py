@@ -76,7 +76,10 @@ def test_servers_are_counted_by_their_addresses(tmp_path):
     ("options", "kept"),
     [
         ("rw,username=jane,password=tiger", "password=***,rw,username=***"),
-        ("rw,name=admin,secret=AQD==,mds_namespace=a", "mds_namespace=a,name=***,rw,secret=***"),
+        (
+            "rw,name=admin,secret=AQD==,mds_namespace=a",
+            "mds_namespace=a,name=***,rw,secret=***",
+        ),
         ("credentials=/root/.smb,vers=3.0", "credentials=***,vers=3.0"),
         ("rw,clientaddr=10.1.1.7,addr=10.1.1.1,vers=4.2", "rw,vers=4.2"),
     ],
@@ -99,12 +102,20 @@ def test_a_source_holds_no_password(source, kept):
 
 
 def test_variables_that_are_no_hints_are_not_looked_at(tmp_path, monkeypatch):
-    for name in ("AWS_SECRET_ACCESS_KEY", "MPICH_TOKEN", "OMPI_MCA_ess_base_jobid", "HOME"):
+    for name in (
+        "AWS_SECRET_ACCESS_KEY",
+        "MPICH_TOKEN",
+        "OMPI_MCA_ess_base_jobid",
+        "HOME",
+    ):
         monkeypatch.setenv(name, "tiger")
     monkeypatch.setenv("OMPI_MCA_io", "ompio")
     monkeypatch.setenv("MPICH_MPIIO_HINTS", "*:striping_factor=4")
     found = probes.collect(str(tmp_path), deadline=60)
-    assert found["hints.environment"] == "MPICH_MPIIO_HINTS=*:striping_factor=4; OMPI_MCA_io=ompio"
+    assert (
+        found["hints.environment"]
+        == "MPICH_MPIIO_HINTS=*:striping_factor=4; OMPI_MCA_io=ompio"
+    )
     assert "tiger" not in str(found)
 
 
@@ -141,7 +152,9 @@ def test_the_version_of_mpi(text, version):
 # --- what it is used for --------------------------------------------------------------------------
 
 values = st.one_of(st.text(max_size=5), st.integers(), st.booleans())
-prints = st.dictionaries(st.from_regex(r"[a-z]{1,4}(\.[a-z]{1,4})?", fullmatch=True), values)
+prints = st.dictionaries(
+    st.from_regex(r"[a-z]{1,4}(\.[a-z]{1,4})?", fullmatch=True), values
+)
 
 
 @given(prints, prints)
@@ -171,7 +184,9 @@ def test_changes_lead_from_one_to_the_other(old, new):
     ],
 )
 def test_what_starts_a_new_series(key, starred):
-    assert evidence_fingerprint.series_subset({key: "x"}) == ({key: "x"} if starred else {})
+    assert evidence_fingerprint.series_subset({key: "x"}) == (
+        {key: "x"} if starred else {}
+    )
 
 
 @given(st.lists(prints, max_size=4))
@@ -179,7 +194,9 @@ def test_looks_may_come_in_any_order(looks):
     one = evidence_fingerprint.merge(looks)
     assert json.loads(json.dumps(one)) == one
     texts = {key: str(value) for key, value in one.items()}
-    assert {k: str(v) for k, v in evidence_fingerprint.merge(looks[::-1]).items()} == texts
+    assert {
+        k: str(v) for k, v in evidence_fingerprint.merge(looks[::-1]).items()
+    } == texts
 
 
 def test_what_the_case_knows_of_itself():
@@ -202,7 +219,9 @@ def test_what_the_case_knows_of_itself():
     }
     assert re.fullmatch(r"[0-9a-f]{12}", str(found["command"]))
     assert (
-        evidence_fingerprint.of_case(hosts=[], tools=[], commands=[], stack={"fingerprint": ""})
+        evidence_fingerprint.of_case(
+            hosts=[], tools=[], commands=[], stack={"fingerprint": ""}
+        )
         == {}
     )
 
@@ -283,10 +302,16 @@ def test_a_probe_that_fails_or_hangs_costs_its_own_keys_only(tmp_path, monkeypat
         hung.wait()
         return {"late": True}
 
-    three = {"processor": (breaks, ()), "network": (hangs, ()), "memory": (probes._memory, ())}
+    three = {
+        "processor": (breaks, ()),
+        "network": (hangs, ()),
+        "memory": (probes._memory, ()),
+    }
     monkeypatch.setattr(probes, "PROBES", three)
     found = probes.collect(str(tmp_path), deadline=1)
     hung.set()
     assert "mem.bytes" in found
     assert "late" not in found
-    assert [key for key in found if key.startswith("unanswered.")] == ["unanswered.network"]
+    assert [key for key in found if key.startswith("unanswered.")] == [
+        "unanswered.network"
+    ]

@@ -36,7 +36,10 @@ def site(parent, name, host="nowhere"):
 @pytest.fixture
 def path(tmp_path, monkeypatch):
     """A folder of a user's own sites, and the folder of the configuration."""
-    own, project = tmp_path / "repository" / "sites", tmp_path / "clone" / "site-configs"
+    own, project = (
+        tmp_path / "repository" / "sites",
+        tmp_path / "clone" / "site-configs",
+    )
     own.mkdir(parents=True)
     project.mkdir(parents=True)
     monkeypatch.setenv("IOGAUGE_HOME", str(tmp_path / "home"))
@@ -48,7 +51,11 @@ def path(tmp_path, monkeypatch):
 
 def test_own_sites_come_first_and_local_last(path):
     own, project = path
-    mine, theirs, local = site(own, "mine"), site(project, "a-published"), site(project, "local")
+    mine, theirs, local = (
+        site(own, "mine"),
+        site(project, "a-published"),
+        site(project, "local"),
+    )
     assert folders.site_dirs() == path
     assert folders.site_folders(*folders.site_dirs()) == [mine, theirs, local]
     assert folders.site_dir("mine") == mine
@@ -105,6 +112,9 @@ def test_a_spack_environment_lies_beside_the_sites_or_in_the_project(path, tmp_p
     beside = own.parent / "environments" / "mine"
     beside.mkdir(parents=True)
     assert folders.spack_environments(mine, "mine") == beside.parent
-    assert folders.spack_environments(other, "other") == tmp_path / "clone" / "environments"
+    assert (
+        folders.spack_environments(other, "other")
+        == tmp_path / "clone" / "environments"
+    )
     assert stack.stacks([mine, other], "mine", "") == [str(beside)]
     assert stack.stacks([mine, other], "other", "") == ["other"]

@@ -59,7 +59,9 @@ def test_damaged_samples_are_read_or_refused(name):
 
 _JSON = st.recursive(
     st.sampled_from(fuzz.HOSTILE) | st.text(max_size=8) | st.integers() | st.floats(),
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner),
+    lambda inner: (
+        st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner)
+    ),
     max_leaves=12,
 ).map(lambda value: json.dumps(value).encode())
 _MARKS = st.lists(st.sampled_from(fuzz.SNIPPETS), max_size=8).map(b"".join)
@@ -70,7 +72,9 @@ def test_made_up_text_is_read_or_refused(name):
     reader = fuzz.BY_NAME[name]
 
     @profile(name, 0.5)
-    @given(st.binary(max_size=200) | st.text(max_size=200).map(str.encode) | _JSON | _MARKS)
+    @given(
+        st.binary(max_size=200) | st.text(max_size=200).map(str.encode) | _JSON | _MARKS
+    )
     def run(data):
         fuzz.check(reader, data)
 
@@ -129,6 +133,8 @@ def test_what_was_found_once(name, data):
     fuzz.check(fuzz.BY_NAME[name], data)
 
 
-@pytest.mark.parametrize("data", [b for b in FOUND["yamlfile.load"] if b"&" in b or b"!!" in b])
+@pytest.mark.parametrize(
+    "data", [b for b in FOUND["yamlfile.load"] if b"&" in b or b"!!" in b]
+)
 def test_yaml_that_grows_or_does_something_is_refused(data):
     assert not fuzz.check(fuzz.BY_NAME["yamlfile.load"], data)

@@ -37,7 +37,12 @@ from support.whole import begins, data, metadata
 
 GIB, MIB = 1 << 30, 1 << 20
 SAMPLES = Path(__file__).parents[1] / "data" / "samples"
-OK, WARN, INVALID, UNSTABLE = Outcome.OK, Outcome.WARN, Outcome.INVALID, Outcome.UNSTABLE
+OK, WARN, INVALID, UNSTABLE = (
+    Outcome.OK,
+    Outcome.WARN,
+    Outcome.INVALID,
+    Outcome.UNSTABLE,
+)
 
 
 def says(finding, *words):
@@ -92,7 +97,9 @@ def g1(
     (one, *_) = whole.evidence.outputs["read"]
     told = {} if offset is None else {"shift": 2 * offset}
     outputs = [
-        replace(one, parameters=told, phases=(replace(one.phases[0], bytes_moved=count),))
+        replace(
+            one, parameters=told, phases=(replace(one.phases[0], bytes_moved=count),)
+        )
         for count in reads or (GIB, GIB)
     ]
     plan = replace(whole.plan, repetitions=of // nodes)
@@ -111,9 +118,15 @@ def g1(
         (g1(nodes=3, offset=4), "readers shifted by 1 of 3 nodes"),
         (g1(size=32 * GIB), "V = 32 GiB per node, M = 16 GiB"),
         (g1(size=32 * GIB, kind="zfs"), "V = 32 GiB"),
-        (g1(EMPTY, EMPTY), "page cache emptied and proven empty 2 times (8 KiB dropped)"),
+        (
+            g1(EMPTY, EMPTY),
+            "page cache emptied and proven empty 2 times (8 KiB dropped)",
+        ),
         (g1(EMPTY, MORE, MORE, of=3, reads=[100, 101, 101]), "proven empty 3 times"),
-        (g1(EMPTY, EMPTY, MORE, MORE, of=4, nodes=2, reads=[100, 101]), "proven empty 4 times"),
+        (
+            g1(EMPTY, EMPTY, MORE, MORE, of=4, nodes=2, reads=[100, 101]),
+            "proven empty 4 times",
+        ),
     ],
 )
 def test_g1_believes(finding, saw):
@@ -126,8 +139,16 @@ def test_g1_believes(finding, saw):
     [
         (g1(size=32 * GIB - 1), "against M = 16 GiB", "limits.case_bytes to 32 GiB"),
         (g1(o_direct=True, kind="zfs"), "not known to honour", "limits.case_bytes to"),
-        (g1(size=64 * GIB, kind="tmpfs"), "the target is memory", "a directory on storage"),
-        (g1(EMPTY, EMPTY, kind="tmpfs"), "the target is memory", "a directory on storage"),
+        (
+            g1(size=64 * GIB, kind="tmpfs"),
+            "the target is memory",
+            "a directory on storage",
+        ),
+        (
+            g1(EMPTY, EMPTY, kind="tmpfs"),
+            "the target is memory",
+            "a directory on storage",
+        ),
         (g1(nodes=2, offset=2), "Q = 2 on N = 2", "limits.case_bytes to 64 GiB"),
         (g1(nodes=1, offset=1), "on the node that wrote", "the O_DIRECT variant"),
         (
@@ -137,17 +158,41 @@ def test_g1_believes(finding, saw):
         ),
         (g1(EMPTY), "emptied 1 times of 2", "Use two nodes or more"),
         (g1(EMPTY, EMPTY, EMPTY), "emptied 3 times of 2", "Use two nodes or more"),
-        (g1(EMPTY, FULL), "not proven empty: b: 1 of 100 bytes resident", "Use two nodes or more"),
-        (g1(Eviction("c", 2, 100, 0, 0, "x: gone"), EMPTY), "x: gone", "Use two nodes or more"),
-        (g1(Eviction("c", 0, 0, 0, 0), EMPTY), "not proven empty", "Use two nodes or more"),
-        (g1(EMPTY, EMPTY, reads=[101, 100]), "emptied of 100 of 101 bytes", "Use two nodes"),
-        (g1(MORE, EMPTY, reads=[100, 101]), "emptied of 100 of 101 bytes", "Use two nodes"),
+        (
+            g1(EMPTY, FULL),
+            "not proven empty: b: 1 of 100 bytes resident",
+            "Use two nodes or more",
+        ),
+        (
+            g1(Eviction("c", 2, 100, 0, 0, "x: gone"), EMPTY),
+            "x: gone",
+            "Use two nodes or more",
+        ),
+        (
+            g1(Eviction("c", 0, 0, 0, 0), EMPTY),
+            "not proven empty",
+            "Use two nodes or more",
+        ),
+        (
+            g1(EMPTY, EMPTY, reads=[101, 100]),
+            "emptied of 100 of 101 bytes",
+            "Use two nodes",
+        ),
+        (
+            g1(MORE, EMPTY, reads=[100, 101]),
+            "emptied of 100 of 101 bytes",
+            "Use two nodes",
+        ),
         (
             g1(MORE, MORE, MORE, EMPTY, of=4, nodes=2, reads=[101, 101]),
             "emptied of 100 of 101",
             "Use two nodes",
         ),
-        (g1(EMPTY, EMPTY, kind="zfs"), "a cache that cannot be checked", "Use two nodes"),
+        (
+            g1(EMPTY, EMPTY, kind="zfs"),
+            "a cache that cannot be checked",
+            "Use two nodes",
+        ),
     ],
 )
 def test_g1_objects(finding, saw, remedy):
@@ -210,8 +255,14 @@ def test_g4(tier, seconds, outcome):
     ],
 )
 def test_g4_wants_operations_beyond_a_percentile(operations, quantity, tier, outcome):
-    whole = data().output("read", 0, operations=10**6).output("read", 1, operations=operations)
-    whole = whole.planned("read", rates={"bw": ("read", "bw"), "slow": ("read", quantity)})
+    whole = (
+        data()
+        .output("read", 0, operations=10**6)
+        .output("read", 1, operations=operations)
+    )
+    whole = whole.planned(
+        "read", rates={"bw": ("read", "bw"), "slow": ("read", quantity)}
+    )
     (found,) = figures.beyond(whole.phase("read", tier))
     assert (found.metric, found.outcome) == ("slow", outcome)
 
@@ -242,7 +293,14 @@ def test_g5(ranks, outcome):
 
 @pytest.mark.parametrize(
     ("value", "outcome"),
-    [(102.0, OK), (102.01, INVALID), (100, OK), (50, OK), (49.9, WARN), (1000, INVALID)],
+    [
+        (102.0, OK),
+        (102.01, INVALID),
+        (100, OK),
+        (50, OK),
+        (49.9, WARN),
+        (1000, INVALID),
+    ],
 )
 def test_g6(value, outcome):
     assert ceiling(value).outcome is outcome
@@ -251,7 +309,11 @@ def test_g6(value, outcome):
 def ceiling(value, **access):
     """G6 of a client with a NIC of 100 MiB/s; the slower repetition does not matter."""
     site = {"source": "x", "clients": {"nic": "100 MiB/s"}}
-    whole = data().declared(topology=site).planned("read", **{"saturates": "bandwidth", **access})
+    whole = (
+        data()
+        .declared(topology=site)
+        .planned("read", **{"saturates": "bandwidth", **access})
+    )
     (found,) = figures.ceiling(whole.phase("read", read_bw=[value, 10.0]))
     assert found.metric == "read_bw"
     return found
@@ -262,7 +324,14 @@ def ceiling(value, **access):
 
 @pytest.mark.parametrize(
     ("bytes_s", "outcome"),
-    [(1000, OK), (1010, OK), (990.2, OK), (1010.2, INVALID), (989.9, INVALID), (1024**2, INVALID)],
+    [
+        (1000, OK),
+        (1010, OK),
+        (990.2, OK),
+        (1010.2, INVALID),
+        (989.9, INVALID),
+        (1024**2, INVALID),
+    ],
 )
 def test_g7(bytes_s, outcome):
     rates = {"bw": Quantity(bytes_s, "B/s")}
@@ -287,13 +356,25 @@ def test_g7(bytes_s, outcome):
 @pytest.mark.parametrize("busy", [False, True])
 def test_g7_wants_rate_and_latency_to_agree(requests, latency, outcome, busy):
     """A thousand operations a second, of which fio keeps four in flight."""
-    words = {"runtime": "10s", "time_based": "1", "direct": "1", "iodepth": "4", "numjobs": "1"}
+    words = {
+        "runtime": "10s",
+        "time_based": "1",
+        "direct": "1",
+        "iodepth": "4",
+        "numjobs": "1",
+    }
     rates = {
         "bw": Quantity(1000 * MIB, "B/s"),
         "iops": Quantity(1000.0, "ops/s"),
         "latency_mean": Quantity(requests * 1000, "us"),
     }
-    one = {"rates": rates, "operations": 10_000, "tool": "fio", "nodes": 1, "parameters": words}
+    one = {
+        "rates": rates,
+        "operations": 10_000,
+        "tool": "fio",
+        "nodes": 1,
+        "parameters": words,
+    }
     whole = data().output("read", 1, **one)
     if latency:
         whole = whole.planned("read", rates={"p50": ("read", "latency_p50")})
@@ -316,7 +397,11 @@ def test_g7_wants_rate_and_latency_to_agree(requests, latency, outcome, busy):
     ],
 )
 def test_g9_wants_new_files_on_the_target(files, written, found, outcome):
-    whole = metadata().output("create", 0, operations=files).output("create", 1, operations=files)
+    whole = (
+        metadata()
+        .output("create", 0, operations=files)
+        .output("create", 1, operations=files)
+    )
     for at in (0, 1):
         whole = whole.witness("create", at, counters={"8:16": Reading(0, written)})
     looks = [] if found is None else [(begins(n, 1) - 1, found) for n in (1, 2)]
@@ -334,14 +419,19 @@ def view(host="n1", fstype="lustre", source="mgs:/scratch", uuid=""):
 
 
 def identity(*views, source=None, declared=None, at_end=MappingProxyType({}), hosts=()):
-    target = extras(target={"type": "lustre", "source": source, "uuid": declared}).target
+    target = extras(
+        target={"type": "lustre", "source": source, "uuid": declared}
+    ).target
     return preflight.identity(target, views, at_end=at_end, hosts=hosts)
 
 
 @pytest.mark.parametrize(
     ("views", "words"),
     [
-        ([view(fstype="ext4")], ["on n1 the target /s/x is ext4 from mgs:/scratch, mounted at /s"]),
+        (
+            [view(fstype="ext4")],
+            ["on n1 the target /s/x is ext4 from mgs:/scratch, mounted at /s"],
+        ),
         ([view(source="mgs:/home")], ["lustre from mgs:/home"]),
         ([view(), view("n2", fstype="tmpfs")], ["on n2 the target /s/x is tmpfs"]),
         ([View("n3", "/s/x", None, ROOM)], ["on n3 the target /s/x is not mounted"]),
@@ -356,10 +446,17 @@ def test_g9_objects(views, words):
 @pytest.mark.parametrize(
     ("finding", "words"),
     [
-        (identity(view(uuid="B"), declared="A"), ["n1 sees UUID B", "with UUID A", "target.uuid"]),
+        (
+            identity(view(uuid="B"), declared="A"),
+            ["n1 sees UUID B", "with UUID A", "target.uuid"],
+        ),
         (identity(view(), declared="A"), ["n1 sees UUID unknown", "with UUID A"]),
         (
-            identity(view(uuid="A"), view("n2", uuid="A"), view("n3", uuid="B", source="/dev/b")),
+            identity(
+                view(uuid="A"),
+                view("n2", uuid="A"),
+                view("n3", uuid="B", source="/dev/b"),
+            ),
             ["n3 sees UUID B", "from /dev/b", "n1 sees UUID A", "on every node"],
         ),
         (
@@ -444,7 +541,12 @@ def test_g14_quota(quota, words):
     ("over", "unanswered", "outcome", "word"),
     [
         ("", (), OK, "room in the quotas of user 7"),
-        ("9 KiB of 5, grace 1w", (), WARN, "user 7 is beyond its soft limit: 9 KiB of 5, grace 1w"),
+        (
+            "9 KiB of 5, grace 1w",
+            (),
+            WARN,
+            "user 7 is beyond its soft limit: 9 KiB of 5, grace 1w",
+        ),
         ("", ("project 9",), WARN, "the quota of project 9 was not answered"),
     ],
 )
@@ -515,13 +617,22 @@ def noted(files, total=0, **more):
 
 
 def laid_out(
-    layouts, request=None, placed=MappingProxyType({}), usable=range(4), saturates=False, **planned
+    layouts,
+    request=None,
+    placed=MappingProxyType({}),
+    usable=range(4),
+    saturates=False,
+    **planned,
 ):
     """The layouts of a repetition of a case on Lustre with so many storage targets in its pool."""
-    whole = data("lustre").planned("write", saturates="bandwidth" if saturates else None)
+    whole = data("lustre").planned(
+        "write", saturates="bandwidth" if saturates else None
+    )
     whole = whole.planned("read", saturates=None)
     pins = Pins(kind="files", names=tuple(placed)) if placed else None
-    plan = replace(whole.plan, layout=request, pins=pins, **{"shared_file": False, **planned})
+    plan = replace(
+        whole.plan, layout=request, pins=pins, **{"shared_file": False, **planned}
+    )
     targets = tuple(StorageTarget(index=n, uuid=f"OST{n}", active=True) for n in usable)
     opened = replace(whole.evidence.views[0], targets=targets)
     striping = Striping(dict(placed), layouts)
@@ -537,7 +648,10 @@ def grown(*counts, ends=ENDS, size=MIB):
     for end, count in zip(ends, counts, strict=True):
         objects = (0,) if not parts else ()
         part = Part(
-            stripe_count=count, stripe_bytes=size, objects=objects, instantiated=bool(objects)
+            stripe_count=count,
+            stripe_bytes=size,
+            objects=objects,
+            instantiated=bool(objects),
         )
         parts.append(part.within(begin, end))
         begin = end or begin
@@ -569,7 +683,12 @@ def test_g10_believes(request_, placed, files):
     [
         (Layout(stripe_count=1), {}, [], "no file was found"),
         (Layout(stripe_count=-1), {}, [laid("a", 0, 1, 3)], "a has 3 stripe(s)"),
-        (Layout(stripe_bytes=4 * MIB), {}, [laid("a", 0)], "a has stripes of 1048576 bytes"),
+        (
+            Layout(stripe_bytes=4 * MIB),
+            {},
+            [laid("a", 0)],
+            "a has stripes of 1048576 bytes",
+        ),
         (Layout(stripe_count=1, start=2), {}, [laid("a", 3)], "a starts on target 3"),
         (Layout(pool="flash"), {}, [laid("a", 0, pool="slow")], "a is in pool slow"),
         (
@@ -624,15 +743,23 @@ def grown_to(size, *done):
     return FileLayout(path="f", parts=done, composite=True, size=size)
 
 
-ON_MDT = Part(stripe_count=0, stripe_bytes=MIB, pattern="mdt", instantiated=True).within(0, MIB)
-FIRST = Part(stripe_count=1, stripe_bytes=MIB, objects=(1,), instantiated=True).within(0, 16 * MIB)
+ON_MDT = Part(
+    stripe_count=0, stripe_bytes=MIB, pattern="mdt", instantiated=True
+).within(0, MIB)
+FIRST = Part(stripe_count=1, stripe_bytes=MIB, objects=(1,), instantiated=True).within(
+    0, 16 * MIB
+)
 REST = Part(stripe_count=2, stripe_bytes=MIB, objects=(2, 3), instantiated=True)
 
 
 @pytest.mark.parametrize(
     ("files", "outcome", "saw"),
     [
-        ([grown_to(8 * MIB, FIRST)], OK, "100% of 8 MiB in the component from 0 B on (1 x 1 MiB)"),
+        (
+            [grown_to(8 * MIB, FIRST)],
+            OK,
+            "100% of 8 MiB in the component from 0 B on (1 x 1 MiB)",
+        ),
         (
             [grown_to(32 * MIB, FIRST, REST.within(16 * MIB, None))] * 2,
             WARN,
@@ -657,12 +784,19 @@ DOM = Layout(metadata_bytes=1 << 16, stripe_count=1)
 
 @pytest.mark.parametrize(
     ("parts", "outcome"),
-    [((ON_MDT,), OK), ((ON_MDT, FIRST.within(MIB, 16 * MIB)), INVALID), ((FIRST,), INVALID)],
+    [
+        ((ON_MDT,), OK),
+        ((ON_MDT, FIRST.within(MIB, 16 * MIB)), INVALID),
+        ((FIRST,), INVALID),
+    ],
 )
 def test_g10_of_data_that_shall_lie_with_the_metadata(parts, outcome):
     file = grown_to(2 * MIB if len(parts) > 1 else MIB, *parts)
     finding = striping.components(laid_out(noted([file]), DOM))
-    assert (finding.outcome, finding.demands) == (outcome, "all bytes with the metadata")
+    assert (finding.outcome, finding.demands) == (
+        outcome,
+        "all bytes with the metadata",
+    )
     assert outcome is OK or "lod.*.dom_stripesize" in str(finding)
 
 
@@ -675,8 +809,16 @@ def test_g10_of_data_that_shall_lie_with_the_metadata(parts, outcome):
             replace(DOM, pool="flash"),
             "f is in pool none; 1 of 1",
         ),
-        ({"stripe_count": 1, "objects": (2,)}, DOM, "f has its first bytes in 1 x 1 MiB; 1 of 1"),
-        ({"pattern": "mdt", "stripe_count": 0}, replace(DOM, stripe_count=2), "f has 1 stripe(s)"),
+        (
+            {"stripe_count": 1, "objects": (2,)},
+            DOM,
+            "f has its first bytes in 1 x 1 MiB; 1 of 1",
+        ),
+        (
+            {"pattern": "mdt", "stripe_count": 0},
+            replace(DOM, stripe_count=2),
+            "f has 1 stripe(s)",
+        ),
         (
             {"pattern": "mdt", "stripe_count": 0},
             replace(DOM, metadata_bytes=MIB),
@@ -709,19 +851,37 @@ def test_g10_of_files_whose_data_lie_with_the_metadata(first, request_, saw):
             "d lies on metadata target(s) 0, 1",
         ),
         ({"target": 2}, [{"a": (2,), "b": (2,)}], OK, "2 director(ies), each as asked"),
-        ({"target": 2}, [{"a": (2,), "b": (1,)}], INVALID, "b lies on metadata target(s) 1"),
+        (
+            {"target": 2},
+            [{"a": (2,), "b": (1,)}],
+            INVALID,
+            "b lies on metadata target(s) 1",
+        ),
         ({"target": 2}, [{"a": (2, 1)}], INVALID, "a lies on metadata target(s) 1, 2"),
-        ({"target": 2}, [{"a": (2,)}, {}], INVALID, "no directory with files was found"),
+        (
+            {"target": 2},
+            [{"a": (2,)}, {}],
+            INVALID,
+            "no directory with files was found",
+        ),
     ],
 )
 def test_g10_of_directories_with_the_tool_s_files(asked, found, outcome, saw):
     whole = metadata().declared(
-        topology={"source": "x", "servers": {"count": 2, "nic": "1 GB/s"}, "metadata_targets": 3}
+        topology={
+            "source": "x",
+            "servers": {"count": 2, "nic": "1 GB/s"},
+            "metadata_targets": 3,
+        }
     )
     plan = replace(whole.plan, directory_layout=DirectoryLayout(**asked))
-    outputs = [ToolOutput("lfs", "", (), parameters={"directories": one}) for one in found]
+    outputs = [
+        ToolOutput("lfs", "", (), parameters={"directories": one}) for one in found
+    ]
     left = {**whole.evidence.outputs, DIRECTORIES_FOUND: outputs}
-    finding = striping.on_metadata_targets(replace(whole, plan=plan).alter(outputs=left).seen())
+    finding = striping.on_metadata_targets(
+        replace(whole, plan=plan).alter(outputs=left).seen()
+    )
     assert finding and (finding.outcome, finding.saw) == (outcome, saw)
 
 
@@ -729,7 +889,9 @@ def test_g10_of_directories_with_the_tool_s_files(asked, found, outcome, saw):
 def test_g10_of_the_default_of_directories(problem, outcome):
     finding = preflight.metadata_default(["-D", "-c", "-1"], problem)
     assert finding.outcome is outcome
-    assert outcome is OK or "lctl set_param mdt.*.enable_remote_dir_gid=-1" in str(finding)
+    assert outcome is OK or "lctl set_param mdt.*.enable_remote_dir_gid=-1" in str(
+        finding
+    )
 
 
 # --- G11: storage targets that are hit ------------------------------------------------------------
@@ -737,7 +899,9 @@ def test_g10_of_the_default_of_directories(problem, outcome):
 
 def covered(files, targets, shared=False, asked=True, saturates=False):
     request = Layout(stripe_count=1) if asked else None
-    seen = laid_out(noted(files), request, usable=targets, saturates=saturates, shared_file=shared)
+    seen = laid_out(
+        noted(files), request, usable=targets, saturates=saturates, shared_file=shared
+    )
     finding = striping.coverage(seen)
     assert finding
     return finding
@@ -767,7 +931,11 @@ def test_g11_believes(files, targets, shared):
     ("files", "targets", "saw"),
     [
         ([], 4, "0 file(s) on 0 of 4 storage targets"),
-        (spread_over(0, 0), 4, "2 file(s) on 1 of 4 storage targets (placed at random: 1.8)"),
+        (
+            spread_over(0, 0),
+            4,
+            "2 file(s) on 1 of 4 storage targets (placed at random: 1.8)",
+        ),
         (spread_over(*range(8), 0, 0), 10, "on 8 of 10"),
         (spread_over(*range(9), 0), 10, "at most 2 on one (target 0), mean 1"),
         (spread_over(5, 6, 7, 8), 4, "on 0 of 4"),
@@ -782,15 +950,28 @@ def test_g11_objects(files, targets, saw):
     assert claimed.outcome is (INVALID if files and targets else WARN)
     assert covered(files, range(targets), asked=False).outcome is WARN
     # A pool of the site's says no more of where they lie in it.
-    in_pool = laid_out(noted(files), Layout(pool="flash"), usable=range(targets), saturates=False)
+    in_pool = laid_out(
+        noted(files), Layout(pool="flash"), usable=range(targets), saturates=False
+    )
     assert striping.coverage(in_pool).outcome is WARN
 
 
-@pytest.mark.parametrize(("saturates", "claim"), [(False, ""), (True, "; the case claims what")])
-def test_g11_a_shared_file_that_asks_for_no_layout_says_how_many_targets_it_hit(saturates, claim):
-    one = covered([laid("a", 2)], range(4), shared=True, asked=False, saturates=saturates)
+@pytest.mark.parametrize(
+    ("saturates", "claim"), [(False, ""), (True, "; the case claims what")]
+)
+def test_g11_a_shared_file_that_asks_for_no_layout_says_how_many_targets_it_hit(
+    saturates, claim
+):
+    one = covered(
+        [laid("a", 2)], range(4), shared=True, asked=False, saturates=saturates
+    )
     assert one.outcome is WARN
-    says(one, "G11", f"1 file(s) on 1 of 4 storage targets{claim}", "lfs setstripe -c -1 DIR")
+    says(
+        one,
+        "G11",
+        f"1 file(s) on 1 of 4 storage targets{claim}",
+        "lfs setstripe -c -1 DIR",
+    )
     every = covered(
         [laid("a", 2, 3, 0, 1)], range(4), shared=True, asked=False, saturates=saturates
     )
@@ -817,7 +998,12 @@ def ost(index, flags="", active=True, free=90):
         ([], None, INVALID, "no storage target is known"),
         ([ost(0)], 2, INVALID, "1 storage targets; demanded: 2 storage targets"),
         ([ost(0), ost(1, active=False)], None, INVALID, "inactive: OST1;"),
-        ([ost(0, "N"), ost(1, "D")], None, INVALID, "elsewhere than on OST0 (no new files);"),
+        (
+            [ost(0, "N"), ost(1, "D")],
+            None,
+            INVALID,
+            "elsewhere than on OST0 (no new files);",
+        ),
         ([ost(0, "R"), ost(1, "S")], None, INVALID, "OST0 (read-only), OST1 (full)"),
         ([ost(0, "I")], None, INVALID, "OST0 (no inodes left)"),
         ([ost(0), ost(1, "D")], None, WARN, "OST1 (degraded)"),
@@ -833,7 +1019,10 @@ def test_g12_objects(targets, declared, outcome, saw):
 @pytest.mark.parametrize("lost", [ost(1, active=False), ost(1, "N"), ost(1, "R")])
 def test_g12_believes_a_target_that_is_out_as_declared(lost):
     finding = preflight.health(targets=[ost(0), lost, ost(2)], declared=3, out=[1])
-    assert (finding.outcome, finding.saw) == (OK, "2 storage targets, all active; out: OST0001")
+    assert (finding.outcome, finding.saw) == (
+        OK,
+        "2 storage targets, all active; out: OST0001",
+    )
 
 
 @pytest.mark.parametrize(
@@ -858,8 +1047,18 @@ def test_g12_refuses_another_state_than_the_declared_one(targets, saw):
 @pytest.mark.parametrize(
     ("targets", "need", "max_fill", "saw"),
     [
-        ([ost(0, free=90), ost(1, free=11)], 20, 1.0, "OST1: 11 B free of 100 B, 99% full once"),
-        ([ost(0, free=60), ost(1, free=59)], 90, 0.85, "OST1: 59 B free of 100 B, 86% full"),
+        (
+            [ost(0, free=90), ost(1, free=11)],
+            20,
+            1.0,
+            "OST1: 11 B free of 100 B, 99% full once",
+        ),
+        (
+            [ost(0, free=60), ost(1, free=59)],
+            90,
+            0.85,
+            "OST1: 59 B free of 100 B, 86% full",
+        ),
         ([ost(0, free=10), ost(1, active=False)], 10, 1.0, "OST0: 10 B free"),
         ([ost(0, active=False)], 1, 1.0, "no storage target is active"),
     ],
@@ -934,14 +1133,21 @@ def test_g12_of_the_metadata_targets(indices, outcome, saw):
     [
         ({"a": (0,), "b": (1,)}, "", OK, "each directory lies on its metadata target"),
         ({"a": (0,), "b": (0,)}, "", INVALID, "b is on metadata target 0 instead of 1"),
-        ({"a": (0, 1)}, "it went away", INVALID, "a is on metadata target 0, 1 instead of 0"),
+        (
+            {"a": (0, 1)},
+            "it went away",
+            INVALID,
+            "a is on metadata target 0, 1 instead of 0",
+        ),
         ({"a": (0,)}, "not permitted", INVALID, "metadata target 1: not permitted"),
     ],
 )
 def test_g10_of_directories_on_metadata_targets(placed, problem, outcome, saw):
     finding = preflight.metadata_placement(2, placed, problem)
     assert (finding.outcome, finding.saw) == (outcome, saw)
-    assert outcome is OK or "lctl set_param mdt.*.enable_remote_dir_gid=-1" in str(finding)
+    assert outcome is OK or "lctl set_param mdt.*.enable_remote_dir_gid=-1" in str(
+        finding
+    )
 
 
 # --- G23: stripes against the size of a file ------------------------------------------------------
@@ -952,7 +1158,9 @@ def stripes_of(size, stripe, count):
     return preflight.stripes_against_size(size, part)
 
 
-@pytest.mark.parametrize(("whole", "outcome"), [(400, OK), (351, OK), (349, WARN), (None, OK)])
+@pytest.mark.parametrize(
+    ("whole", "outcome"), [(400, OK), (351, OK), (349, WARN), (None, OK)]
+)
 def test_g12_sees_targets_that_the_metadata_servers_leave_out(whole, outcome):
     """The file system is smaller than its targets together; a project's quota says nothing of it."""
     targets = [
@@ -972,7 +1180,9 @@ def test_g23_holds_for_the_last_component_with_data():
     assert last_with_data((), MIB) is None
 
 
-@pytest.mark.parametrize(("size", "stripe", "count"), [(32, 1, 4), (64 * MIB, MIB, 4), (1, 8, 1)])
+@pytest.mark.parametrize(
+    ("size", "stripe", "count"), [(32, 1, 4), (64 * MIB, MIB, 4), (1, 8, 1)]
+)
 def test_g23_believes(size, stripe, count):
     assert stripes_of(size, stripe, count).outcome is OK
 
@@ -1044,7 +1254,10 @@ FIVE_UNTOLD = """\
 
 
 def test_bindings_of_open_mpi_5_are_read():
-    assert [one.cores for one in mpi.parse_bindings(FIVE_APART)] == [{"core 0"}, {"core 1"}]
+    assert [one.cores for one in mpi.parse_bindings(FIVE_APART)] == [
+        {"core 0"},
+        {"core 1"},
+    ]
     assert [len(one.cores) for one in mpi.parse_bindings(FIVE_ANYWHERE)] == [2, 2]
     assert mpi.parse_bindings(FIVE_UNTOLD) == []
     (wide,) = mpi.parse_bindings(
@@ -1080,7 +1293,9 @@ def g15(tasks=4, cores=(8,), load1=(0.0,), bindings=(), sweeps=False):
     (idle,) = whole.evidence.idle
     loads = [replace(idle, load1=load) for load in load1 for _ in governors]
     left = {"nodes": tuple(facts), "idle": tuple(loads), "bindings": tuple(bindings)}
-    plan = replace(whole.plan, nodes=len(cores), tasks=tasks * len(cores), sweeps_tasks=sweeps)
+    plan = replace(
+        whole.plan, nodes=len(cores), tasks=tasks * len(cores), sweeps_tasks=sweeps
+    )
     return nodes.placement(replace(whole, plan=plan).alter(**left).seen())
 
 
@@ -1096,7 +1311,11 @@ def g15(tasks=4, cores=(8,), load1=(0.0,), bindings=(), sweeps=False):
         ),
         (
             # One may go anywhere, but the other two hold all cores.
-            {"bindings": mpi.parse_bindings(FIVE_APART + FIVE_ANYWHERE.splitlines()[0])},
+            {
+                "bindings": mpi.parse_bindings(
+                    FIVE_APART + FIVE_ANYWHERE.splitlines()[0]
+                )
+            },
             ["3 task(s) bound, at most 2 to a core"],
         ),
     ],
@@ -1118,7 +1337,11 @@ FIO = {"refill_buffers": "1", "bs": "1m"}
         ("", "ior", [{"data_type": "timestamp"}]),
         ("zfs", "ior", [{"data_type": "random"}] * 2),
         ("zfs", "fio", [FIO]),
-        ("zfs", "fio", [{**FIO, "buffer_compress_percentage": "0", "dedupe_percentage": "0"}]),
+        (
+            "zfs",
+            "fio",
+            [{**FIO, "buffer_compress_percentage": "0", "dedupe_percentage": "0"}],
+        ),
         ("zfs", "fio", [{**FIO, "zero_buffers": "0"}]),
     ],
 )
@@ -1141,10 +1364,18 @@ def g18(tool, parameters, compressing="zfs"):
 @pytest.mark.parametrize(
     ("tool", "parameters", "saw"),
     [
-        ("ior", [{"data_type": "random"}, {"data_type": "timestamp"}], "data timestamp on zfs"),
+        (
+            "ior",
+            [{"data_type": "random"}, {"data_type": "timestamp"}],
+            "data timestamp on zfs",
+        ),
         ("ior", [{}], "data of unknown kind"),
         ("fio", [{"bs": "1m"}], "written again and again"),
-        ("fio", [{**FIO, "buffer_compress_percentage": "50"}], "buffer_compress_percentage=50"),
+        (
+            "fio",
+            [{**FIO, "buffer_compress_percentage": "50"}],
+            "buffer_compress_percentage=50",
+        ),
         ("fio", [{**FIO, "dedupe_percentage": "10"}], "dedupe_percentage=10"),
         ("fio", [{**FIO, "zero_buffers": "1"}], "zero_buffers"),
         ("mdtest", [{}], "data of mdtest"),
@@ -1188,13 +1419,27 @@ EASY = FileLayout(path="ior-easy", parts=(Part(stripe_count=1, stripe_bytes=0),)
     [
         (Layout(stripe_count=1), EASY, {}, OK, "1 x default size"),
         (Layout(stripe_count=2), EASY, {}, INVALID, "ior-easy has 1 x default size"),
-        (Layout(stripe_count=1, pool="flash"), EASY, {}, INVALID, "ior-easy has 1 x default size"),
-        (Layout(stripe_count=1), None, {}, INVALID, "ior-easy has no layout of its own"),
+        (
+            Layout(stripe_count=1, pool="flash"),
+            EASY,
+            {},
+            INVALID,
+            "ior-easy has 1 x default size",
+        ),
+        (
+            Layout(stripe_count=1),
+            None,
+            {},
+            INVALID,
+            "ior-easy has no layout of its own",
+        ),
         (Layout(stripe_count=1), EASY, {"ior-easy": "gone"}, INVALID, "ior-easy: gone"),
         (None, EASY, {"ior-easy": "gone"}, WARN, "ior-easy: gone"),
     ],
 )
-def test_g10_reads_the_layouts_of_directories_back(request_, found, unanswered, outcome, words):
+def test_g10_reads_the_layouts_of_directories_back(
+    request_, found, unanswered, outcome, words
+):
     finding = passed({"ior-easy": request_}, {"ior-easy": found}, unanswered)
     assert (finding.outcome, words in finding.saw) == (outcome, True)
 
@@ -1219,16 +1464,22 @@ def beside(lead_s=1.0, after_s=1.0, active=0.9, late_s=0.0, changed=None):
     """G19 of a disturber in the second of two repetitions on two nodes; those make files, counted or not."""
     whole = nodes_of(data(), 2).planned("read", beside="metadata")
     whole = whole.alter(activity=())
-    for at, (lead, after, act) in enumerate([(1.0, 1.0, 0.9), (lead_s, after_s, active)]):
+    for at, (lead, after, act) in enumerate(
+        [(1.0, 1.0, 0.9), (lead_s, after_s, active)]
+    ):
         (own,) = whole.evidence.outputs["read"][at].phases
         load = replace(own, name="disturber", seconds=lead + own.seconds + after)
         whole = whole.output("read", at, disturber=Disturber(load, lead, act))
         begun = 1000.0 + 100 * at
         took = load.seconds + (late_s if at else 0.0)
         runs = [
-            run for run in whole.evidence.runs if (run.repetition, run.name) != (at + 1, "read")
+            run
+            for run in whole.evidence.runs
+            if (run.repetition, run.name) != (at + 1, "read")
         ]
-        whole = whole.alter(runs=(*runs, PhaseRun(at + 1, "read", 0, begun, begun + took, "t")))
+        whole = whole.alter(
+            runs=(*runs, PhaseRun(at + 1, "read", 0, begun, begun + took, "t"))
+        )
     if changed is not None:
         at = begins(2, 1) + 5
         looks = [Instant(at - 1, 0, 0, 50), Instant(at, 0, 0, 50 + changed)]
@@ -1263,7 +1514,9 @@ def test_g19_wants_a_disturber_all_the_time(change, outcome):
 def test_g19_wants_a_disturber_in_every_execution():
     whole = data().planned("read", beside="write")
     (own,) = whole.evidence.outputs["read"][0].phases
-    whole = whole.output("read", 0, disturber=Disturber(replace(own, seconds=12.0), 1.0, 1.0))
+    whole = whole.output(
+        "read", 0, disturber=Disturber(replace(own, seconds=12.0), 1.0, 1.0)
+    )
     finding = others.on_purpose(whole.phase("read"))
     assert finding and finding.saw == "1 of 2 execution(s) without a disturber"
 
@@ -1276,7 +1529,9 @@ def test_g17_wants_the_same_before_and_after_a_disturbance(after, tail, outcome)
     whole = data().planned("read", again="write", rates={"read_bw": ("write", "bw")})
     whole = whole.output("read", 0, name="write").output("read", 1, name="write")
     metrics = tuple(replace(metric, tail=tail) for metric in whole.metrics)
-    seen = replace(whole, metrics=metrics).phase("read", write_bw=[100, 96], read_bw=after)
+    seen = replace(whole, metrics=metrics).phase(
+        "read", write_bw=[100, 96], read_bw=after
+    )
     (finding,) = figures.drift(seen)
     assert finding.outcome is outcome
     assert f"98.00 before, {after[0]:.1f} after" in finding.saw
@@ -1297,7 +1552,10 @@ def g19(own, counted):
         part = replace(one.phases[0], operations=0, transfer_bytes=MIB)
         whole = whole.alter(
             outputs={**whole.evidence.outputs, way: (replace(one, phases=(part,)),)},
-            testimony={**whole.evidence.testimony, way: whole.evidence.testimony[way][:1]},
+            testimony={
+                **whole.evidence.testimony,
+                way: whole.evidence.testimony[way][:1],
+            },
         )
         both = counted if way == "read" else Reading()
         told = {"moved": Reading(), "counters": {"8:16": both}}
@@ -1308,7 +1566,11 @@ def g19(own, counted):
 @pytest.mark.parametrize(
     ("own", "counted", "saw"),
     [
-        (Reading(GIB, GIB), Reading(GIB, GIB), "others on 1 node(s) moved 0 B of 2 GiB (0%)"),
+        (
+            Reading(GIB, GIB),
+            Reading(GIB, GIB),
+            "others on 1 node(s) moved 0 B of 2 GiB (0%)",
+        ),
         (Reading(GIB, GIB), Reading(GIB + 100 * MIB, GIB), "100 MiB of 2.1 GiB (5%)"),
         (Reading(GIB, GIB), Reading(1, GIB), "moved 0 B of 1 GiB"),
         (Reading(MIB, 0), Reading(16 * MIB, 0), "15 MiB of 16 MiB (0%)"),
@@ -1327,7 +1589,11 @@ def test_g19_believes_what_the_counters_explain(own, counted, saw):
     ("own", "counted", "saw"),
     [
         (Reading(GIB, GIB), Reading(2 * GIB, 2 * GIB), "moved 2 GiB of 4 GiB (50%)"),
-        (Reading(0, GIB), Reading(0, GIB + 128 * MIB), "moved 128 MiB of 1.12 GiB (11%)"),
+        (
+            Reading(0, GIB),
+            Reading(0, GIB + 128 * MIB),
+            "moved 128 MiB of 1.12 GiB (11%)",
+        ),
         # What was not read is no excuse for what others wrote.
         (Reading(GIB, GIB), Reading(0, 2 * GIB), "moved 1 GiB of 2 GiB (50%)"),
         (Reading(), Reading(16 * MIB, 0), "moved 16 MiB of 16 MiB (100%)"),
@@ -1381,7 +1647,10 @@ def test_g19_holds_files_against_the_inodes_in_use(executions, outcome):
     for at, (own, changed) in enumerate(executions):
         whole = whole.output("create", at, operations=own)
         begun = begins(at + 1, 0)
-        looks += [Instant(begun + 0.4, 0, 0, total), Instant(begun + 5, 0, 0, total + changed)]
+        looks += [
+            Instant(begun + 0.4, 0, 0, total),
+            Instant(begun + 5, 0, 0, total + changed),
+        ]
         total += changed
     finding = others.foreign_files(whole.alter(activity=tuple(looks)).phase("create"))
     assert finding and finding.outcome is outcome, finding
@@ -1405,7 +1674,9 @@ def by_target(counted, held, whole=True):
     case = data("lustre").planned("write", data_bytes=GIB if whole else MIB)
     moved = {f"scratch-{name}": Reading(0, count) for name, count in counted.items()}
     for at in (0, 1):
-        case = case.witness("write", at, counters=moved if at else dict.fromkeys(moved, Reading()))
+        case = case.witness(
+            "write", at, counters=moved if at else dict.fromkeys(moved, Reading())
+        )
     files = [laid("data", *held)] if held else []
     return witness.targets_witnessed(
         case.alter(striping=(Striping({}, noted(files)),)).phase("write")
@@ -1416,12 +1687,24 @@ def by_target(counted, held, whole=True):
     ("counted", "held", "whole", "outcome", "saw"),
     [
         ({"OST0000": 8, "OST0001": 9}, (0, 1), True, OK, "with 2 of 2 storage targets"),
-        ({"OST000a": 8, "OST0001": 9}, (10, 1), True, OK, "8 B (ost000a) to 9 B (ost0001)"),
+        (
+            {"OST000a": 8, "OST0001": 9},
+            (10, 1),
+            True,
+            OK,
+            "8 B (ost000a) to 9 B (ost0001)",
+        ),
         ({"OST0000": 8, "OST0001": 0}, (0, 1), True, INVALID, "none with ost0001"),
         ({"OST0000": 8}, (0, 1, 2), True, INVALID, "none with ost0001 and 1 more"),
         # A short or random read need not touch every target.
         ({"OST0000": 8}, (0, 1, 2), False, OK, "1 of 3"),
-        ({"OST0000": 8, "OST0003": 7}, (0,), True, OK, "7 B with targets that hold none of them"),
+        (
+            {"OST0000": 8, "OST0003": 7},
+            (0,),
+            True,
+            OK,
+            "7 B with targets that hold none of them",
+        ),
         # Data on a metadata target are none of a storage target.
         ({"MDT0000": 8}, (0,), True, INVALID, "0 of 1"),
     ],
@@ -1444,7 +1727,11 @@ def g8(
     o_direct=True,
 ):
     """G8 of two executions that claim a GiB each; ``executions`` say what was counted otherwise, None if nobody spoke."""
-    whole = data(system).planned(direction, o_direct=o_direct).below(copies=(copies, copies))
+    whole = (
+        data(system)
+        .planned(direction, o_direct=o_direct)
+        .below(copies=(copies, copies))
+    )
     if required:
         whole = whole.declared(limits={"witness": "required"})
     for at, counts in enumerate(executions):
@@ -1566,7 +1853,11 @@ def test_g8_lets_networks_and_disks_contradict_but_not_confirm(passed, outcome):
     for required in (False, True):
         finding = g8({"passed": passed}, system="fuse.bindfs", required=required)
         assert finding.outcome is (INVALID if required and outcome is WARN else outcome)
-        said = "no second witness" if outcome is WARN else "the networks and disks of the nodes"
+        said = (
+            "no second witness"
+            if outcome is WARN
+            else "the networks and disks of the nodes"
+        )
         assert said in finding.saw
 
 
@@ -1589,7 +1880,9 @@ def test_a_word_that_is_not_exact_contradicts_and_never_confirms():
         )
         assert found.outcome is outcome
         confirmed = replace(claim, words=[word, ledger.Bounds("exact", exact=True)])
-        seen = ledger.settle("G8 witness", [[confirmed]], fine="fine", unseen="x", tolerance=0.05)
+        seen = ledger.settle(
+            "G8 witness", [[confirmed]], fine="fine", unseen="x", tolerance=0.05
+        )
         assert seen.outcome is (OK if count == 100 else INVALID)
 
 
@@ -1640,7 +1933,10 @@ def test_g4_remarks_an_execution_that_nobody_saw(required):
         ({"claimed": 36.0, "ran": 40.0, "asked": 30.0, "timed": 20.0}, Outcome.INVALID),
         ({"working": 13.4}, OK),
         ({"working": 13.6}, Outcome.INVALID),
-        ({"ran": 90.0, "working": 10.2}, OK),  # its library took long to connect all tasks
+        (
+            {"ran": 90.0, "working": 10.2},
+            OK,
+        ),  # its library took long to connect all tasks
         ({"making": 10.4}, OK),
         ({"making": 10.6}, Outcome.INVALID),
         ({"ran": 90.0}, WARN),  # of which it may not report all
@@ -1683,7 +1979,13 @@ def test_g20_objects_to_a_client_that_was_evicted():
     after = looked(head + device + tail.replace(line, line + went, 1))
     finding = g20(change(looked(STATES), after), moved())
     assert finding.outcome is INVALID
-    says(finding, "G20", "n1: lustre-OST0002 went through EVICTED", "no eviction", "run again")
+    says(
+        finding,
+        "G20",
+        "n1: lustre-OST0002 went through EVICTED",
+        "no eviction",
+        "run again",
+    )
 
 
 # --- G21: reading what was written ----------------------------------------------------------------
@@ -1703,7 +2005,11 @@ def g21(reads, writes, writes_first=False):
 @pytest.mark.parametrize(
     ("reads", "writes", "saw"),
     [
-        ([(1, 20.0), (2, 40.0)], [(1, 10.0)], "repetition 2 reads what this run did not write"),
+        (
+            [(1, 20.0), (2, 40.0)],
+            [(1, 10.0)],
+            "repetition 2 reads what this run did not write",
+        ),
         ([(1, 20.0)], [(1, 20.1)], "repetition 1 reads before its data were written"),
         ([(1, 20.0)], [(0, 10.0), (1, 30.0)], "repetition 1 reads before"),
         ([], [(1, 10.0)], "no read"),
@@ -1744,7 +2050,9 @@ def test_g13_a_case_takes_a_share_of_what_is_free(need, share, outcome):
         (3, (0, 1, 1), [90, 16], INVALID),
     ],
 )
-def test_g13_the_share_of_a_storage_target_follows_from_the_layout(pieces, pinned, free, outcome):
+def test_g13_the_share_of_a_storage_target_follows_from_the_layout(
+    pieces, pinned, free, outcome
+):
     targets = [ost(n, free=room) for n, room in enumerate(free)]
     order = job_order("/s", held_bytes=20, pieces=pieces)
     finding = preflight.target_room(targets, order, pinned)

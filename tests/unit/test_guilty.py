@@ -21,7 +21,9 @@ def measured(nodes, rounds, *, slow={}, noise=0.05, disturbed=0.0, seed=1, dista
             b = names[(at + step) % nodes]
             factors = [slow.get(key, 1.0) for key in ((a, b), (a, "*"), ("*", b))]
             hit = by_chance.uniform(0.2, 0.9) if by_chance.random() < disturbed else 1.0
-            one[f"{a} to {b}"] = 1000 * min(factors) * hit * by_chance.lognormvariate(0, noise)
+            one[f"{a} to {b}"] = (
+                1000 * min(factors) * hit * by_chance.lognormvariate(0, noise)
+            )
         found.append(one)
     return found
 
@@ -43,7 +45,11 @@ def test_a_slow_node_is_named_and_nobody_else(nodes, rounds):
 
 def test_two_slow_nodes_and_one_end_of_a_third():
     slow = NODE | {("n5", "*"): 0.3, ("*", "n5"): 0.3, ("n7", "*"): 0.6}
-    assert named(measured(12, 2, slow=slow)) == [("node", "n5"), ("node", "n2"), ("sender", "n7")]
+    assert named(measured(12, 2, slow=slow)) == [
+        ("node", "n5"),
+        ("node", "n2"),
+        ("sender", "n7"),
+    ]
 
 
 def test_a_link():
@@ -54,10 +60,16 @@ def test_a_link():
 def test_a_node_45_times_slower_among_pairs_that_differ_by_half():
     """Four nodes, one execution: six pairs at 168 to 170, the others at 842 to 1608."""
     rates = dict.fromkeys(
-        (f"{a} to {b}" for a, b in itertools.permutations(("n1", "n2", "n3", "n4"), 2)), 1190.0
+        (f"{a} to {b}" for a, b in itertools.permutations(("n1", "n2", "n3", "n4"), 2)),
+        1190.0,
     )
     rates |= {pair: 169.0 for pair in rates if "n3" in pair}
-    rates |= {"n1 to n2": 842.0, "n4 to n1": 1608.0, "n2 to n3": 168.0, "n3 to n4": 170.0}
+    rates |= {
+        "n1 to n2": 842.0,
+        "n4 to n1": 1608.0,
+        "n2 to n3": 168.0,
+        "n3 to n4": 170.0,
+    }
     (guilty,) = find([rates], 0.2)
     said = "n3 is slow: 6 of its 6 pairs at 168.0 to 170.0 MiB/s, the others at 842.0 to 1608"
     assert str(guilty) == said

@@ -42,7 +42,9 @@ def test_what_is_not_wished_is_not_said(dialect):
 
 
 @given(aggregators=st.integers(1, 5000), nodes=st.integers(1, 500))
-def test_the_cap_of_a_node_leaves_room_for_all_aggregators_and_not_a_node_more(aggregators, nodes):
+def test_the_cap_of_a_node_leaves_room_for_all_aggregators_and_not_a_node_more(
+    aggregators, nodes
+):
     said = of_hints("romio", MpiHints(aggregators=aggregators), nodes=nodes)
     cap = int(said["IOR_HINT__MPI__cb_config_list"].removeprefix("*:"))
     assert cap == math.ceil(aggregators / nodes)
@@ -52,10 +54,16 @@ def test_the_cap_of_a_node_leaves_room_for_all_aggregators_and_not_a_node_more(a
 @pytest.mark.parametrize(
     ("text", "dialect"),
     [
-        ("mpirun (Open MPI) 4.1.4\n\nReport bugs to http://www.open-mpi.org/", "ompio4"),
+        (
+            "mpirun (Open MPI) 4.1.4\n\nReport bugs to http://www.open-mpi.org/",
+            "ompio4",
+        ),
         ("mpirun (Open MPI) 5.0.11", "ompio5"),
         ("mpirun (Open MPI) 3.1.4", None),
-        ("HYDRA build details:\n    Version:                                 4.1.2", "romio"),
+        (
+            "HYDRA build details:\n    Version:                                 4.1.2",
+            "romio",
+        ),
         ("MPI VERSION    : CRAY MPICH version 8.1.25.17 (ANL base 3.4a2)", "cray"),
         ("/opt/cray/pe/cray-mpich/8.1.25", "cray"),
         ("prterun (PRRTE) 3.0.6", None),

@@ -70,7 +70,9 @@ def write_many(file, who):
 def run_at_once(*targets):
     """Run functions in processes of their own at the same time; all must end well."""
     context = multiprocessing.get_context("fork")
-    workers = [context.Process(target=target, args=arguments) for target, arguments in targets]
+    workers = [
+        context.Process(target=target, args=arguments) for target, arguments in targets
+    ]
     for worker in workers:
         worker.start()
     for worker in workers:
@@ -106,10 +108,14 @@ JSON = st.recursive(
     | st.integers()
     | st.floats(allow_nan=False, allow_infinity=False)
     | st.text(),
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
+    lambda inner: (
+        st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4)
+    ),
     max_leaves=20,
 )
-RECORD = st.dictionaries(st.text().filter(lambda key: key != "schema"), JSON, max_size=8)
+RECORD = st.dictionaries(
+    st.text().filter(lambda key: key != "schema"), JSON, max_size=8
+)
 
 
 @given(record=RECORD)
@@ -165,13 +171,28 @@ def test_any_bytes_between_two_records_cost_neither(tmp_path, junk):
 
 #: A record of today, but for what the maintainer of the format adds.
 NOW = {
-    **{key: value for key, value in PLAIN.items() if key not in ("line", "series", "fingerprint")},
+    **{
+        key: value
+        for key, value in PLAIN.items()
+        if key not in ("line", "series", "fingerprint")
+    },
     "case": "IorPosix %files=shared %size=4",
     "parameters": {"files": "shared", "size": 4},
-    "metrics": [metric(), metric("read_time", "UNREFERENCED", unit="s", reference=None)],
+    "metrics": [
+        metric(),
+        metric("read_time", "UNREFERENCED", unit="s", reference=None),
+    ],
 }
 #: What a record of the first version had not yet.
-YOUNGER = ("variant", "parameters", "overridden", "price", "line", "series", "fingerprint")
+YOUNGER = (
+    "variant",
+    "parameters",
+    "overridden",
+    "price",
+    "line",
+    "series",
+    "fingerprint",
+)
 
 
 def old(record):
@@ -207,7 +228,11 @@ def test_an_old_record_goes_on_the_line_of_the_new():
 def test_without_keys_tools_and_stack_make_the_series():
     line, series = keys_of(NOW)
     assert line == line_of(NOW)
-    for change in ({"tools": ["ior 4.1.0"]}, {"stack": {"fingerprint": "0"}}, {"stack": None}):
+    for change in (
+        {"tools": ["ior 4.1.0"]},
+        {"stack": {"fingerprint": "0"}},
+        {"stack": None},
+    ):
         changed = keys_of(NOW | change)
         assert changed[0] == line and changed[1] != series
     subset = {"tools": NOW["tools"], "stack": "92718f76de22"}
@@ -215,7 +240,9 @@ def test_without_keys_tools_and_stack_make_the_series():
     assert series_of(line, {"a": 1, "b": 2}) == series_of(line, {"b": 2, "a": 1})
 
 
-@given(record=st.dictionaries(st.sampled_from([*NOW, "line", "series"]), JSON, max_size=6))
+@given(
+    record=st.dictionaries(st.sampled_from([*NOW, "line", "series"]), JSON, max_size=6)
+)
 def test_any_record_has_keys_and_the_same_after_it_was_written(record):
     keys = keys_of(record)
     assert all(isinstance(key, str) and key for key in keys)
@@ -250,7 +277,10 @@ BAD = [
     ({"nodes": "4"}, "nodes is '4': expected a whole number"),
     ({"metrics": [{}]}, "a metric has no name"),
     ({"metrics": [{"name": "x", "median": 10**400}]}, "median is 1000"),
-    ({"metrics": [{"name": "x", "reference": 3}]}, "reference is 3: expected an object"),
+    (
+        {"metrics": [{"name": "x", "reference": 3}]},
+        "reference is 3: expected an object",
+    ),
 ]
 
 
@@ -342,11 +372,15 @@ def forge(file, change, table=None):
         lambda file: file.unlink(),
         lambda file: file.write_bytes(file.read_bytes()[:-20]),
         damage,
-        lambda file: forge(file, lambda head: head.replace('"folder": "', '"folder": "/other')),
+        lambda file: forge(
+            file, lambda head: head.replace('"folder": "', '"folder": "/other')
+        ),
         lambda file: forge(file, lambda head: head, b"no parquet"),
     ],
 )
-def test_a_month_of_the_cache_that_is_damaged_or_foreign_is_made_anew(folder, reads, harm):
+def test_a_month_of_the_cache_that_is_damaged_or_foreign_is_made_anew(
+    folder, reads, harm
+):
     january, february = "20260105T000000-a", "20260205T000000-b"
     put(folder, f"rig/{january}", 1, fingerprint={"kernel": "6.1"})
     put(folder, f"rig/{february}", 2, fingerprint={"kernel": "6.2"})
@@ -376,7 +410,9 @@ def test_where_no_cache_can_be_kept_all_is_read(folder, kind, monkeypatch):
     assert records_query.load(folder).height == records_query.load(folder).height == 2
 
 
-def test_a_session_file_that_cannot_be_read_is_reported_until_it_can(folder, monkeypatch):
+def test_a_session_file_that_cannot_be_read_is_reported_until_it_can(
+    folder, monkeypatch
+):
     put(folder, "rig/a", 1)
     bad = put(folder, "rig/b", 2)
 
@@ -389,13 +425,18 @@ def test_a_session_file_that_cannot_be_read_is_reported_until_it_can(folder, mon
         patch.setattr(records_query, "read_numbered", refuse)
         for _ in range(2):
             assert records_query.load(folder)["session"].to_list() == ["a", "a"]
-            assert records_query.damaged(folder) == [Damaged(bad, 0, "Permission denied")]
+            assert records_query.damaged(folder) == [
+                Damaged(bad, 0, "Permission denied")
+            ]
     assert records_query.load(folder)["session"].to_list() == ["a", "a", "b", "b"]
     assert records_query.damaged(folder) == []
 
 
 def test_fingerprints_by_id(folder):
-    first, second = {"kernel": "6.1", "mem.bytes": 2**40, "smt": True}, {"kernel": "6.2"}
+    first, second = (
+        {"kernel": "6.1", "mem.bytes": 2**40, "smt": True},
+        {"kernel": "6.2"},
+    )
     put(folder, "rig/a", 1, 2, fingerprint=first)
     put(folder, "rig/a", 3)
     put(folder, "rig/b", 4, fingerprint=second)
@@ -412,9 +453,15 @@ def test_whatever_happened_the_cache_says_what_the_files_say(tmp_path_factory, d
     for _ in range(data.draw(st.integers(1, 6))):
         for _ in range(data.draw(st.integers(0, 4))):
             file = folder / f"{data.draw(st.sampled_from(['x/a', 'x/b', 'y/a']))}.jsonl"
-            what = data.draw(st.sampled_from(["append", "append", "append", "damage", "remove"]))
+            what = data.draw(
+                st.sampled_from(["append", "append", "append", "damage", "remove"])
+            )
             if what == "append":
-                put(folder, str(file.relative_to(folder))[:-6], data.draw(st.integers(0, 99)))
+                put(
+                    folder,
+                    str(file.relative_to(folder))[:-6],
+                    data.draw(st.integers(0, 99)),
+                )
             elif file.exists() and what == "damage":
                 with open(file, "a") as lines:
                     lines.write("junk\n")

@@ -28,12 +28,16 @@ def test_no_hook_can_be_left_out(kind, monkeypatch):
     assert "_nothing_passes_unproven" in hooks
     check = object.__new__(kind)
     for hook in hooks:
-        with pytest.raises(ReframeFatalError, match=f"--disable-hook={hook} .*: not allowed"):
+        with pytest.raises(
+            ReframeFatalError, match=f"--disable-hook={hook} .*: not allowed"
+        ):
             check.disable_hook(hook)
 
 
 def test_every_tag_of_a_check_is_known():
-    text = "".join(file.read_text() for file in (Path(__file__).parents[2] / "checks").glob("*.py"))
+    text = "".join(
+        file.read_text() for file in (Path(__file__).parents[2] / "checks").glob("*.py")
+    )
     sets = re.findall(r"\btags(?: = {(.*?)}|\.add\((.*?)\))", text)
     found = {tag for one in sets for tag in re.findall(r'"(.+?)"', "".join(one))}
     assert {"quick", "ior"} < found <= words.TAGS

@@ -62,7 +62,9 @@ FEW = HOSTILE if FULL else (HOSTILE[0], "".join(HOSTILE[2:8]), HOSTILE[-2], HOST
 
 def acts(text):
     """Characters of a text that a terminal would act upon, but for line ends."""
-    return [c for c in text if c != "\n" and unicodedata.category(c) in ("Cc", "Cf", "Cs")]
+    return [
+        c for c in text if c != "\n" and unicodedata.category(c) in ("Cc", "Cf", "Cs")
+    ]
 
 
 def shown(*things):
@@ -78,15 +80,38 @@ def shown(*things):
 
 def hostile_record(text):
     record = json.loads(json.dumps(RECORD))
-    for key in ("case", "partition", "system", "environment", "check", "reason", "session", "time"):
+    for key in (
+        "case",
+        "partition",
+        "system",
+        "environment",
+        "check",
+        "reason",
+        "session",
+        "time",
+    ):
         record[key] = text
-    record["target"]["path"] = record["price"]["currency"] = record["price"]["source"] = text
+    record["target"]["path"] = record["price"]["currency"] = record["price"][
+        "source"
+    ] = text
     record["fingerprint"] = {text: text}
     record["verdict"] = "FAIL"
     metric, finding = record["metrics"][0], record["findings"][0]
-    metric |= {"name": text, "reason": text, "verdict": "FAIL", "unit": text, "better": text}
+    metric |= {
+        "name": text,
+        "reason": text,
+        "verdict": "FAIL",
+        "unit": text,
+        "better": text,
+    }
     record["metrics"].append({**metric, "unit": "MiB/s", "name": f"{text}2"})
-    finding |= {"guard": text, "saw": text, "demands": text, "metric": None, "remedy": text}
+    finding |= {
+        "guard": text,
+        "saw": text,
+        "demands": text,
+        "metric": None,
+        "remedy": text,
+    }
     return record
 
 
@@ -94,12 +119,24 @@ def unchecked(values):
     """The record of JSON that may hold text that no file of a session can: what ReFrame's report says is not read."""
     plain = Record.from_json(RECORD)
     metrics = [
-        replace(plain.metrics[0], **{key: one[key] for key in ("name", "unit", "better", "reason")})
+        replace(
+            plain.metrics[0],
+            **{key: one[key] for key in ("name", "unit", "better", "reason")},
+        )
         for one in values["metrics"]
     ]
     (finding,) = values["findings"]
     told = replace(plain.findings[0], **finding)
-    texts = ("session", "system", "environment", "partition", "check", "case", "reason", "time")
+    texts = (
+        "session",
+        "system",
+        "environment",
+        "partition",
+        "check",
+        "case",
+        "reason",
+        "time",
+    )
     return replace(
         plain,
         **{key: values[key] for key in (*texts, "fingerprint", "target")},
@@ -114,7 +151,9 @@ def unchecked(values):
 def test_what_a_record_holds_is_only_shown(text):
     record = hostile_record(text)
     kept = unchecked(record)
-    log = Figures(name=text, values={text: Quantity(1.0, text)}, facts={text: text}, notes=(text,))
+    log = Figures(
+        name=text, values={text: Quantity(1.0, text)}, facts={text: text}, notes=(text,)
+    )
     found = logs.compare(log, replace(log, facts={}))
     printed = shown(
         outcome.table(outcome.rows([kept])),
@@ -133,7 +172,11 @@ def test_what_commands_print_of_a_foreign_history(text, tmp_path, monkeypatch):
     folder = tmp_path / "history" / "mysite"
     folder.mkdir(parents=True)
     lines = [json.dumps({**hostile_record(text), "time": RECORD["time"]})]
-    lines += [json.dumps({"schema": text}), json.dumps({**RECORD, "verdict": text}), text[:3]]
+    lines += [
+        json.dumps({"schema": text}),
+        json.dumps({**RECORD, "verdict": text}),
+        text[:3],
+    ]
     lines += [json.dumps({**RECORD, "case": 5, "metrics": [{text: text}]})]
     data = "\n".join(lines).encode("utf-8", "surrogatepass")
     (folder / "20270131T120000-n1-1.jsonl").write_bytes(data)
@@ -149,7 +192,10 @@ def test_what_commands_print_of_a_foreign_history(text, tmp_path, monkeypatch):
         ["history", "-n", text],
     ):
         done = CliRunner().invoke(app.app, words)
-        assert done.exception is None or isinstance(done.exception, SystemExit), (words, done)
+        assert done.exception is None or isinstance(done.exception, SystemExit), (
+            words,
+            done,
+        )
         if not ("--json" in words and text.isprintable()):
             assert not acts(done.output.replace("\t", " ")), (words, acts(done.output))
 
@@ -178,9 +224,13 @@ def test_what_a_site_says_of_itself(text, tmp_path, monkeypatch, capsys):
     folder = tmp_path / "sites" / "mysite"
     folder.mkdir(parents=True)
     (folder / "settings.yaml").write_text(
-        json.dumps({"systems": [{"name": text, text: 1}], text: text, "environments": []})
+        json.dumps(
+            {"systems": [{"name": text, text: 1}], text: text, "environments": []}
+        )
     )
-    (folder / "references.yaml").write_text(json.dumps({text: {text: text}, "$sources": {text: 5}}))
+    (folder / "references.yaml").write_text(
+        json.dumps({text: {text: text}, "$sources": {text: 5}})
+    )
     monkeypatch.setenv("IOGAUGE_CONFIGURATION", str(tmp_path / "sites"))
     configuration.load(tmp_path / "sites")
     printed = capsys.readouterr()
@@ -268,11 +318,15 @@ def test_nothing_that_was_read_is_run():
     allowed = {("core/processes.py", "pickle.loads")}
     for name, tree in modules():
         for function, node in calls(tree):
-            assert function not in forbidden or (name, function) in allowed, f"{name}:{node.lineno}"
+            assert function not in forbidden or (name, function) in allowed, (
+                f"{name}:{node.lineno}"
+            )
             for keyword in node.keywords:
                 assert keyword.arg != "shell", f"{name}:{node.lineno}"
             if function in ("yaml.load", "yaml.compose"):
-                (loader,) = [ast.unparse(k.value) for k in node.keywords if k.arg == "Loader"]
+                (loader,) = [
+                    ast.unparse(k.value) for k in node.keywords if k.arg == "Loader"
+                ]
                 assert loader in ("_Loader", "_TextLoader", "yaml.SafeLoader"), (
                     f"{name}:{node.lineno}"
                 )
@@ -285,7 +339,9 @@ def test_no_process_is_ended_by_its_name():
 
 # --- no shell string is built from site data ------------------------------------------------------
 
-_NASTY = st.text(st.sampled_from("ab/ $`'\"\\;&|<>()[]{}*?!#~%=+,-@:.\t\n\x01é\u202e"), max_size=12)
+_NASTY = st.text(
+    st.sampled_from("ab/ $`'\"\\;&|<>()[]{}*?!#~%=+,-@:.\t\n\x01é\u202e"), max_size=12
+)
 _WORD = _NASTY | st.sampled_from([text for text in HOSTILE if text.isascii()])
 STUBS = "iog_{0}() {{ printf '%s\\0' {0} \"$@\" '<end>'; }}\n"
 
@@ -304,7 +360,10 @@ def _run(script):
         given = {"input": script.encode(), "cwd": folder, "check": False}
         assert subprocess.run(["bash", "-n"], **given).returncode == 0, script
         done = subprocess.run(["bash", "-u"], capture_output=True, **given)
-        assert list(Path(folder).iterdir()) == [], (script, list(Path(folder).iterdir()))
+        assert list(Path(folder).iterdir()) == [], (
+            script,
+            list(Path(folder).iterdir()),
+        )
     assert done.returncode == 0 and not done.stderr, (script, done.stderr)
     lines = done.stdout.decode().split("<end>\0")
     assert lines.pop() == ""
@@ -314,9 +373,13 @@ def _run(script):
 @given(words=st.lists(_WORD, min_size=6, max_size=6))
 def test_a_job_runs_the_words_that_were_meant_and_no_others(words):
     path, interface, library, state, session, argument = words
-    target = accepted(lambda t: extras(target={"path": f"/{t}"}), path, extras()).target.path
+    target = accepted(
+        lambda t: extras(target={"path": f"/{t}"}), path, extras()
+    ).target.path
     nic = accepted(
-        lambda t: PartitionExtras.of_partition({**EXTRAS, "interface": t}), interface, extras()
+        lambda t: PartitionExtras.of_partition({**EXTRAS, "interface": t}),
+        interface,
+        extras(),
     ).interface
     directory = f"{target}/iogauge/user/{session.replace('/', '')}/case"
     phase = PhasePlan(
@@ -356,9 +419,13 @@ def test_a_job_runs_the_words_that_were_meant_and_no_others(words):
     )
     calls = ("phase", "agents", "client", "at_close", "reset", "verify", "sample")
     script = "".join(STUBS.format(name) for name in calls)
-    script += f"export IOG_DIR={_directory_word(directory)}\nIOG_REP=1\nIOG_VERIFY=(-v)\n"
+    script += (
+        f"export IOG_DIR={_directory_word(directory)}\nIOG_REP=1\nIOG_VERIFY=(-v)\n"
+    )
     script += f"IOG_STAGE={_directory_word(directory)}\n"
-    script += "\n".join([*job_functions(plan, launch), "iog_prepare", "iog_case"]) + "\n"
+    script += (
+        "\n".join([*job_functions(plan, launch), "iog_prepare", "iog_case"]) + "\n"
+    )
 
     tool = ["tool", argument, f"{directory}/data"]
 

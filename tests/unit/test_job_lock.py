@@ -44,15 +44,21 @@ class Job:
         (self.stage / "case.json").write_text(json.dumps(order.to_json()))
 
     def start(self, body, host=""):
-        agent = (
-            f"env PYTHONPATH={LIBRARY.parent} {sys.executable} -m iogauge.job.agent open case.json"
-        )
+        agent = f"env PYTHONPATH={LIBRARY.parent} {sys.executable} -m iogauge.job.agent open case.json"
         (self.stage / "job").write_text(
             f"export IOG_DIR=$CASE_DIR\n. {JOB_FILES}/job.sh\niog_case() {{\n{body}\n}}\niog_open {agent}\niog_repeat 1 1 iog_case\n"
         )
         words = ["bash", "job"]
         if host:
-            words = ["unshare", "-u", "sh", "-c", 'hostname "$0" && exec "$@"', host, *words]
+            words = [
+                "unshare",
+                "-u",
+                "sh",
+                "-c",
+                'hostname "$0" && exec "$@"',
+                host,
+                *words,
+            ]
         self.process = subprocess.Popen(
             words,
             cwd=self.stage,
@@ -77,14 +83,18 @@ class Job:
 
     def phases(self):
         lines = (self.stage / "phases.tsv").read_text().splitlines()
-        return [(float(line.split("\t")[3]), float(line.split("\t")[4])) for line in lines]
+        return [
+            (float(line.split("\t")[3]), float(line.split("\t")[4])) for line in lines
+        ]
 
     def await_(self, name):
         wait_for((self.stage / name).exists, 30, name)
 
     @property
     def keeper(self):
-        (found,) = [p for p in processes(str(self.stage)) if program_of(p).startswith("python")]
+        (found,) = [
+            p for p in processes(str(self.stage)) if program_of(p).startswith("python")
+        ]
         return found
 
     def holder(self):
@@ -110,7 +120,11 @@ def job(tmp_path):
 
 def left(one):
     """What lies on the target beside the directories of sessions, which are the session's to remove."""
-    return [p.name for p in (one.target / "iogauge").iterdir() if p.name != directory.user_name()]
+    return [
+        p.name
+        for p in (one.target / "iogauge").iterdir()
+        if p.name != directory.user_name()
+    ]
 
 
 WORK = "iog_phase work sleep 0.5"
@@ -118,7 +132,9 @@ WORK = "iog_phase work sleep 0.5"
 
 def test_a_signal_waits_for_no_command_of_the_agent(job, tmp_path, monkeypatch):
     """The agent asks a program that does not answer: it is left, and the lock is given up."""
-    slow = script(tmp_path / "bin" / "mpirun", "#!/bin/sh\ntouch began\nexec sleep 600\n")
+    slow = script(
+        tmp_path / "bin" / "mpirun", "#!/bin/sh\ntouch began\nexec sleep 600\n"
+    )
     monkeypatch.setenv("PATH", f"{slow.parent}:{os.environ['PATH']}")
     one = job("one").start('iog_phase facts iog_do facts "$IOG_DIR" facts')
     one.await_("began")
@@ -152,7 +168,9 @@ def test_a_signal_to_all_gives_the_lock_up_after_the_removal(job, number):
 
 
 def test_a_job_of_which_nothing_is_left_is_followed_at_once(job):
-    one = job("one", lock_lease_s=3600).start("iog_phase work bash -c 'touch began; sleep 60'")
+    one = job("one", lock_lease_s=3600).start(
+        "iog_phase work bash -c 'touch began; sleep 60'"
+    )
     one.await_("began")
     kill(one.keeper, one.process.pid, *processes(str(one.stage)))
     one.end()
@@ -230,7 +248,9 @@ def test_waiting_has_an_end_and_nothing_was_written(job):
 
 
 def test_space_that_was_made_for_the_job_alone_needs_no_lock(job):
-    one = job("one", lock=None).start("iog_phase work bash -c 'ls -A ../target/iogauge'")
+    one = job("one", lock=None).start(
+        "iog_phase work bash -c 'ls -A ../target/iogauge'"
+    )
     status, printed = one.end()
     assert status == 0, printed
     assert one.said("open.json")["locked"] is False
@@ -245,7 +265,9 @@ def test_a_refusal_gives_the_lock_up(job, held_bytes):
     assert not one.held()
 
 
-@pytest.mark.parametrize("before", ["", 'kill -KILL "$IOG_KEEPER_PID"'], ids=["keeper", "none"])
+@pytest.mark.parametrize(
+    "before", ["", 'kill -KILL "$IOG_KEEPER_PID"'], ids=["keeper", "none"]
+)
 def test_a_command_of_the_agent_gets_its_words_as_they_are(job, before):
     folder = "two  words, ü and \\x"
     body = (

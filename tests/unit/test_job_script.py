@@ -29,7 +29,9 @@ class Job:
 
     def start(self, body, agent=AGENT, repeat="1 1"):
         # Removing is the real agent's.
-        (self.stage / "agent").write_text(f'[ "$1" = open ] || exec {AGENT_WORDS} "$@"\n{agent}')
+        (self.stage / "agent").write_text(
+            f'[ "$1" = open ] || exec {AGENT_WORDS} "$@"\n{agent}'
+        )
         script = (
             f"export IOG_DIR=$CASE_DIR\n. {JOB_SH}\niog_case() {{\n{body}\n}}\n"
             f"iog_open bash ./agent open case.json\niog_repeat {repeat} iog_case\n"
@@ -72,7 +74,9 @@ def job(tmp_path):
 
 def gone(pid):
     with contextlib.suppress(FileNotFoundError):
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+        return (
+            Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+        )
     return True
 
 
@@ -83,7 +87,8 @@ def uptime():
 @pytest.mark.parametrize("code", [2, 255])
 def test_a_phase_that_fails_ends_the_job_with_its_status(job, code):
     status, printed = job.run(
-        f"iog_phase bad bash -c 'echo no space >&2; exit {code}'; iog_phase next true", repeat="1 3"
+        f"iog_phase bad bash -c 'echo no space >&2; exit {code}'; iog_phase next true",
+        repeat="1 3",
     )
     assert status == code
     assert [line[:3] for line in job.phases()] == [["1", "bad", str(code)]]
@@ -101,7 +106,10 @@ def test_a_tool_that_is_killed_ends_the_job_as_killed(job):
 @pytest.mark.parametrize("name", ["a b", "$HOME", "-rf", "new\nline"])
 def test_a_name_that_the_shell_could_misread(tmp_path, name):
     job = Job(tmp_path, name)
-    agent = AGENT.replace("mkdir -p", "mkdir -p --") + ' && mkdir "${CASE_DIR%/*}/bystander"'
+    agent = (
+        AGENT.replace("mkdir -p", "mkdir -p --")
+        + ' && mkdir "${CASE_DIR%/*}/bystander"'
+    )
     status, printed = job.run('iog_reset; iog_phase p touch "$IOG_DIR/x"', agent=agent)
     assert status == 0, printed
     assert sorted(os.listdir(job.directory.parent)) == [".iogauge-session", "bystander"]
@@ -125,7 +133,8 @@ def test_a_link_in_place_of_the_directory_is_not_followed(job, tmp_path):
     precious.mkdir()
     (precious / "data").touch()
     job.run(
-        "iog_phase p true", agent=AGENT + f' && rmdir "$CASE_DIR" && ln -s "{precious}" "$CASE_DIR"'
+        "iog_phase p true",
+        agent=AGENT + f' && rmdir "$CASE_DIR" && ln -s "{precious}" "$CASE_DIR"',
     )
     assert (precious / "data").exists()
     assert job.directory.is_symlink()

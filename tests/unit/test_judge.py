@@ -79,7 +79,9 @@ def test_without_a_reference_nothing_passes(found):
     assert decided.verdict is Verdict.UNREFERENCED
     assert [m.verdict for m in decided.metrics] == [Verdict.PASS, Verdict.UNREFERENCED]
     assert decided.reason.startswith("read_iops: ")
-    assert decided.headline.startswith("write_bw 540.8 MiB/s, read_iops 23183 ops/s: read_iops")
+    assert decided.headline.startswith(
+        "write_bw 540.8 MiB/s, read_iops 23183 ops/s: read_iops"
+    )
 
 
 def test_a_metric_that_is_only_recorded_needs_no_reference(found):
@@ -88,13 +90,22 @@ def test_a_metric_that_is_only_recorded_needs_no_reference(found):
     def of(references, seen=found, **site):
         settings = extras(**site) if site else extras()
         decided = case.judge(
-            PLAN, seen, healthy.METRICS, references, settings, "quick", recorded={"read_iops"}
+            PLAN,
+            seen,
+            healthy.METRICS,
+            references,
+            settings,
+            "quick",
+            recorded={"read_iops"},
         )
         return decided.verdict, [m.verdict for m in decided.metrics]
 
     one = {"write_bw": REFERENCES["write_bw"]}
     assert of(one) == (Verdict.PASS, [Verdict.PASS, Verdict.UNREFERENCED])
-    assert of({}) == (Verdict.UNREFERENCED, [Verdict.UNREFERENCED, Verdict.UNREFERENCED])
+    assert of({}) == (
+        Verdict.UNREFERENCED,
+        [Verdict.UNREFERENCED, Verdict.UNREFERENCED],
+    )
     worse = replace(REFERENCES["read_iops"], value=1000000.0)
     assert of({**one, "read_iops": worse})[0] is Verdict.FAIL
     limit = {"source": "x", "devices": {"read_iops": 20000}}
@@ -141,9 +152,15 @@ def test_one_bad_repetition_is_enough(found):
     ("asked", "unlike"),
     [
         (RANDOM_READ, ""),
-        (RANDOM_READ.replace("size=8m\n", ""), "it says size=8m instead of no such option"),
+        (
+            RANDOM_READ.replace("size=8m\n", ""),
+            "it says size=8m instead of no such option",
+        ),
         ("[rr]\nrw=randread\nbs=8k\n", "it says bs=4k instead of bs=8k"),
-        ("[rr]\ndirectory=${IOG_DIR}/x\n", "directory=/tmp/tb/fio instead of directory=/tmp/tb/x"),
+        (
+            "[rr]\ndirectory=${IOG_DIR}/x\n",
+            "directory=/tmp/tb/fio instead of directory=/tmp/tb/x",
+        ),
         (
             "[rr]\ndescription=${IOG_TOKEN}\n",
             "G22 tool: fio 3.33, read, repetition 1: it says description=nothing instead of description=t",
@@ -205,7 +222,10 @@ def test_a_target_without_history_is_judged_by_its_ceiling(found):
     decided = decide(found, extras(topology=TOPOLOGY), references={})
     write, read = decided.metrics
     assert write.reference.value == pytest.approx(0.9 * 600e6 / 2**20)
-    assert write.reference.source == "90% of the ceiling 1 device(s) x 572 MiB/s (data sheet)"
+    assert (
+        write.reference.source
+        == "90% of the ceiling 1 device(s) x 572 MiB/s (data sheet)"
+    )
     assert write.verdict is Verdict.PASS
     assert (read.reference, read.verdict) == (None, Verdict.UNREFERENCED)
 
@@ -229,8 +249,12 @@ def shifted(tmp_path, said, caches=2):
     access = replace(read.access, task_offset=1, evict=False)
     plan = healthy.plan(nodes=2, repeat=[write, replace(read, access=access)])
     found = collect.collect(healthy.build(tmp_path / "wide", nodes=2), plan, 0)
-    altered = tuple(replace(o, tool="ior", nodes=2, parameters=said) for o in found.outputs["read"])
-    views = tuple((replace(v, cache_id=str(n % caches)) for n, v in enumerate(found.views)))
+    altered = tuple(
+        replace(o, tool="ior", nodes=2, parameters=said) for o in found.outputs["read"]
+    )
+    views = tuple(
+        (replace(v, cache_id=str(n % caches)) for n, v in enumerate(found.views))
+    )
     outputs = {**found.outputs, "read": altered}
     return decide(replace(found, outputs=outputs, views=views), plan=plan)
 
@@ -246,7 +270,8 @@ def test_a_shift_that_happened_leaves_no_doubt_of_a_cache(tmp_path):
 
 
 TARGETS = tuple(
-    StorageTarget(index=index, uuid=f"s-OST{index:04x}_UUID", active=True) for index in range(4)
+    StorageTarget(index=index, uuid=f"s-OST{index:04x}_UUID", active=True)
+    for index in range(4)
 )
 
 
@@ -256,13 +281,20 @@ def laid_out(found, *files, placed=()):
         FileLayout(
             path=path,
             parts=(
-                Part(stripe_count=len(osts), stripe_bytes=1 << 20, objects=osts, instantiated=True),
+                Part(
+                    stripe_count=len(osts),
+                    stripe_bytes=1 << 20,
+                    objects=osts,
+                    instantiated=True,
+                ),
             ),
         )
         for path, osts in files
     )
     seen = tuple(
-        model.Striping(dict(placed), Layouts(repetition=rep, files=layouts, total=len(layouts)))
+        model.Striping(
+            dict(placed), Layouts(repetition=rep, files=layouts, total=len(layouts))
+        )
         for rep in (1, 2)
     )
     opened = replace(healthy.VIEW, targets=TARGETS)
@@ -282,7 +314,9 @@ def test_a_shared_file_on_one_target_does_not_pass_without_a_word(found):
     assert "1 file(s) on 1 of 4 storage targets" in said["G11"].saw
     record = model.layout_of_record(laid_out(found, ("data", (2,))).striping)
     assert record == {
-        "kinds": [{"stripe_count": 1, "stripe_bytes": 1 << 20, "pattern": "raid0", "files": 2}],
+        "kinds": [
+            {"stripe_count": 1, "stripe_bytes": 1 << 20, "pattern": "raid0", "files": 2}
+        ],
         "files": 2,
         "looked_at": 2,
         "targets_hit": 1,
@@ -300,7 +334,9 @@ def test_a_shared_file_on_one_target_does_not_pass_without_a_word(found):
         ([2], 3, "invalid"),
     ],
 )
-def test_storage_targets_are_out_as_declared_when_the_case_is_judged(found, out, inactive, said):
+def test_storage_targets_are_out_as_declared_when_the_case_is_judged(
+    found, out, inactive, said
+):
     seen = laid_out(found, ("data", (0,)))
     assert seen.opened
     targets = tuple(replace(t, active=t.index != inactive) for t in TARGETS)
@@ -327,17 +363,25 @@ def test_a_warning_that_was_expected_is_none(found):
 def test_what_is_computed_of_two_metrics_is_judged_like_them(found):
     metrics = (*healthy.METRICS, Metric("share", "1"))
     computed = Computed(
-        sources=("write_bw", "read_iops"), compute=lambda a, b: Quantity(b.value / a.value, "1")
+        sources=("write_bw", "read_iops"),
+        compute=lambda a, b: Quantity(b.value / a.value, "1"),
     )
     plan = replace(PLAN, computed={"share": computed})
     share = 23183.408296 / 540.8034
-    references = {**REFERENCES, "share": Reference(share, -0.01, None, "1", "arithmetic")}
+    references = {
+        **REFERENCES,
+        "share": Reference(share, -0.01, None, "1", "arithmetic"),
+    }
     decided = case.judge(plan, found, metrics, references, extras(), "quick")
     assert decided.verdict is Verdict.PASS, decided.reason
     assert decided.metrics[-1].samples == pytest.approx((share, share))
     warned = outputs(found, "write", warnings=("odd",))
     decided = case.judge(plan, warned, metrics, references, extras(), "quick")
-    assert [m.verdict for m in decided.metrics] == [Verdict.INVALID, Verdict.PASS, Verdict.INVALID]
+    assert [m.verdict for m in decided.metrics] == [
+        Verdict.INVALID,
+        Verdict.PASS,
+        Verdict.INVALID,
+    ]
 
 
 def test_what_stands_by_the_nature_of_a_scenario_yields_to_the_site(found):
@@ -345,7 +389,14 @@ def test_what_stands_by_the_nature_of_a_scenario_yields_to_the_site(found):
 
     def verdict(references, unreferenced=""):
         decided = case.judge(
-            PLAN, found, healthy.METRICS, references, extras(), "quick", unreferenced, standing
+            PLAN,
+            found,
+            healthy.METRICS,
+            references,
+            extras(),
+            "quick",
+            unreferenced,
+            standing,
         )
         return decided.metrics[1].verdict
 
@@ -377,13 +428,20 @@ def test_parts_of_one_execution_are_judged_each_by_its_own_access(tmp_path):
         within="write",
     )
     plan = replace(PLAN, repeat=[write, read], warm_up=False, tasks=2)
-    (stage / "phases.tsv").write_text("1\twrite\t0\t1.5\t2.5\tt\n2\twrite\t0\t1.5\t2.5\tt\n")
+    (stage / "phases.tsv").write_text(
+        "1\twrite\t0\t1.5\t2.5\tt\n2\twrite\t0\t1.5\t2.5\tt\n"
+    )
     found = collect.collect(stage, plan, 0)
     metrics = (Metric("write_bw", "MiB/s"), Metric("read_bw", "MiB/s"))
-    decided = case.judge(plan, found, metrics, {}, extras(limits={"max_spread": "99 %"}), "quick")
+    decided = case.judge(
+        plan, found, metrics, {}, extras(limits={"max_spread": "99 %"}), "quick"
+    )
     assert [len(m.samples) for m in decided.metrics] == [4, 4]
     assert "G1:" not in decided.metrics[0].reason
-    assert "G1 client cache: buffered read on the node that wrote" in decided.metrics[1].reason
+    assert (
+        "G1 client cache: buffered read on the node that wrote"
+        in decided.metrics[1].reason
+    )
 
 
 @pytest.mark.parametrize(
@@ -396,5 +454,7 @@ def test_parts_of_one_execution_are_judged_each_by_its_own_access(tmp_path):
     ],
 )
 def test_reframe_gets_short_figures_that_decide_the_same(median, value, handed):
-    reference = Reference(value, -0.1, None, "MiB/s", "a test", None, None) if value else None
+    reference = (
+        Reference(value, -0.1, None, "MiB/s", "a test", None, None) if value else None
+    )
     assert judged._rounded(median, reference) == handed

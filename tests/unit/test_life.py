@@ -37,7 +37,9 @@ class Running:
 
     def ended(self, *runs):
         """Phases that ended at a time; each begins when the one before it ended."""
-        lines = [f"{rep}\t{name}\t0\t0.00\t{ended:.2f}\tt\n" for rep, name, ended in runs]
+        lines = [
+            f"{rep}\t{name}\t0\t0.00\t{ended:.2f}\tt\n" for rep, name, ended in runs
+        ]
         self.write(RUNS, "".join(lines))
 
 
@@ -112,7 +114,13 @@ def test_what_reframe_says_of_failures_is_kept_and_all_else_shown(tmp_path):
     shown = []
     keep = life.Filter(Paper(terminal=True).screen, file)
     said = ["[ FAIL ] a", " SUMMARY OF FAILURES ".center(80, "="), "-" * 80]
-    said += ["FAILURE INFO for a", "  * Reason: x", "-" * 80, "FAILURE INFO for b", "-" * 80]
+    said += [
+        "FAILURE INFO for a",
+        "  * Reason: x",
+        "-" * 80,
+        "FAILURE INFO for b",
+        "-" * 80,
+    ]
     said += ["Log file(s) saved in x", "-" * 80, "more"]
     for text in said:
         if keep.filter(logging.makeLogRecord({"msg": text})):

@@ -46,7 +46,11 @@ def test_lost_connections_stand_in_the_log():
         (101, "lustre-OST0002 lost lustre-OST0002"),
         (102, "lustre-OST0002 evicted by lustre-OST0002"),
     )
-    assert [number for number, _ in node_counters.parse_log(LOG, "*")[1]] == [101, 102, 103]
+    assert [number for number, _ in node_counters.parse_log(LOG, "*")[1]] == [
+        101,
+        102,
+        103,
+    ]
     assert "10.0.0" not in str(found)
     assert node_counters.parse_log("", "lustre") == (None, ())
 
@@ -95,8 +99,14 @@ def test_what_was_there_before_is_not_held_against_a_run():
     [
         ({"states": {"a": "EVICTED"}}, ("a is EVICTED",)),
         ({"states": {"a": "DISCONN", "b": "IDLE"}}, ("a is DISCONN",)),
-        ({"history": (*FIRST.history, (1005, "a", "REPLAY"))}, ("a went through REPLAY",)),
-        ({"history": (*FIRST.history, (1000, "a", "EVICTED"))}, ("a went through EVICTED",)),
+        (
+            {"history": (*FIRST.history, (1005, "a", "REPLAY"))},
+            ("a went through REPLAY",),
+        ),
+        (
+            {"history": (*FIRST.history, (1000, "a", "EVICTED"))},
+            ("a went through EVICTED",),
+        ),
         ({"history": (*FIRST.history, (1005, "a", "IDLE"))}, ()),
         ({"timeouts": 0}, ()),
         ({"timeouts": None, "states": {}}, ()),
@@ -111,12 +121,16 @@ def test_what_became_of_the_connections(change, troubles):
 
 
 @pytest.mark.parametrize("uid", [0, 1000])
-def test_connections_are_read_from_the_kernels_files_by_root_alone(tmp_path, monkeypatch, uid):
+def test_connections_are_read_from_the_kernels_files_by_root_alone(
+    tmp_path, monkeypatch, uid
+):
     mount = node_counters.find_mount(str(tmp_path))
     assert mount
     source = "10.0.2.15@tcp:/lustre"
     monkeypatch.setattr(
-        node_counters, "find_mount", lambda _: replace(mount, type="lustre", source=source)
+        node_counters,
+        "find_mount",
+        lambda _: replace(mount, type="lustre", source=source),
     )
     monkeypatch.setattr(os, "geteuid", lambda: uid)
     monkeypatch.setattr(os, "access", lambda *_: False)

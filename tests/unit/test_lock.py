@@ -91,7 +91,15 @@ class Other:
     def __init__(self, place, lease_s, host=""):
         words = [sys.executable, "-c", HOLDER, str(place), str(lease_s)]
         if host:
-            words = ["unshare", "-u", "sh", "-c", 'hostname "$0" && exec "$@"', host, *words]
+            words = [
+                "unshare",
+                "-u",
+                "sh",
+                "-c",
+                'hostname "$0" && exec "$@"',
+                host,
+                *words,
+            ]
         self.process = subprocess.Popen(
             words,
             env={**os.environ, "PYTHONPATH": str(SOURCE)},
@@ -114,7 +122,10 @@ def other(tmp_path):
     made = []
 
     def make(lease_s, host=""):
-        if host and subprocess.run(["unshare", "-u", "true"], check=False).returncode != 0:
+        if (
+            host
+            and subprocess.run(["unshare", "-u", "true"], check=False).returncode != 0
+        ):
             pytest.skip("no other host name without root")
         made.append(Other(tmp_path, lease_s, host))
         return made[-1]
@@ -135,7 +146,13 @@ def test_a_lock_says_whose_it_is_and_leaves_nothing(tmp_path, monkeypatch):
     assert holder.name == mine.name
     assert not holder.gone
     assert holder.lease_s == 60
-    for word in ("session s", "case c", f"host {os.uname().nodename}", "job 77", "since 20"):
+    for word in (
+        "session s",
+        "case c",
+        f"host {os.uname().nodename}",
+        "job 77",
+        "since 20",
+    ):
         assert word in str(holder)
     assert str(held(tmp_path)) in str(holder)
     assert mine.release()
@@ -207,7 +224,9 @@ def test_a_holder_elsewhere_that_beats_is_left_alone(tmp_path, other):
     assert first.end() == "kept"
 
 
-def test_a_stopped_holder_loses_the_lock_and_leaves_the_next_ones_alone(tmp_path, other):
+def test_a_stopped_holder_loses_the_lock_and_leaves_the_next_ones_alone(
+    tmp_path, other
+):
     first = other(1)
     os.kill(first.process.pid, signal.SIGSTOP)
     mine = take(tmp_path)
@@ -268,7 +287,9 @@ def test_who_broke_too_late_breaks_nothing(tmp_path):
     assert mine.release()
 
 
-def test_a_taker_that_was_swept_away_has_nothing_and_begins_again(tmp_path, monkeypatch):
+def test_a_taker_that_was_swept_away_has_nothing_and_begins_again(
+    tmp_path, monkeypatch
+):
     rename = os.rename
 
     def swept(source, target, **fds):
@@ -353,7 +374,9 @@ def test_many_contenders_and_sudden_deaths(tmp_path):
 
     def start(seed):
         process = fork.Process(
-            target=_contend, args=(str(place), str(oracle), str(log), times, seed), daemon=True
+            target=_contend,
+            args=(str(place), str(oracle), str(log), times, seed),
+            daemon=True,
         )
         process.start()
         return process
@@ -425,7 +448,9 @@ IN_THE_WAY = {
     "a link to nothing": lambda path: path.symlink_to("nothing"),
     "a pipe": lambda path: os.mkfifo(path),
     "a directory with a file": lambda path: (path / "data").mkdir(parents=True),
-    "a directory with a directory": lambda path: (path / ("0" * 32) / "x").mkdir(parents=True),
+    "a directory with a directory": lambda path: (path / ("0" * 32) / "x").mkdir(
+        parents=True
+    ),
     "a directory with a link": lambda path: (
         path.mkdir() or (path / "results").symlink_to("/etc/passwd")
     ),
@@ -439,22 +464,37 @@ def test_what_is_no_lock_is_waited_for_and_never_removed(tmp_path, monkeypatch, 
     before = sorted(tmp_path.rglob("*"))
     clock = Clock(monkeypatch)
     # A directory of a lock's name that cannot be unlinked ends the waiting after a lease.
-    with pytest.raises((Occupied, LockError), match=r"is no lock|cannot be broken") as caught:
+    with pytest.raises(
+        (Occupied, LockError), match=r"is no lock|cannot be broken"
+    ) as caught:
         take(tmp_path, wait_s=600, pause=clock.pause)
     assert clock.now >= (600 if caught.type is Occupied else lock.LEASE_S)
     assert str(held(tmp_path)) in str(caught.value)
-    assert lock.find_dead(str(tmp_path), pause=clock.pause) is None or "with a dir" in kind
+    assert (
+        lock.find_dead(str(tmp_path), pause=clock.pause) is None or "with a dir" in kind
+    )
     lock.tidy(str(tmp_path))
     assert sorted(tmp_path.rglob("*")) == before
 
 
 @ROOT_ONLY
 def test_a_full_target_is_an_error_and_leaves_nothing(tmp_path):
-    words = ["mount", "-t", "tmpfs", "-o", "size=64k", "iogauge-test-lock", str(tmp_path)]
+    words = [
+        "mount",
+        "-t",
+        "tmpfs",
+        "-o",
+        "size=64k",
+        "iogauge-test-lock",
+        str(tmp_path),
+    ]
     if subprocess.run(words, capture_output=True, check=False).returncode != 0:
         pytest.skip("no tmpfs can be mounted here")
     try:
-        with contextlib.suppress(OSError), open(tmp_path / "data", "wb", buffering=0) as file:
+        with (
+            contextlib.suppress(OSError),
+            open(tmp_path / "data", "wb", buffering=0) as file,
+        ):
             while True:
                 file.write(b"x" * 4096)
         with pytest.raises(OSError, match="No space left"):

@@ -25,7 +25,9 @@ MIB = 1 << 20
 
 def recorded(name):
     """A layout that ``lfs getstripe -y`` of Lustre 2.17 printed, as the encoder takes it."""
-    data = yaml.load(answer("getstripe.txt", f"lfs getstripe -y {name}").stdout, yaml.BaseLoader)
+    data = yaml.load(
+        answer("getstripe.txt", f"lfs getstripe -y {name}").stdout, yaml.BaseLoader
+    )
 
     def part(sub, entry):
         end = entry.get("lcme_extent.e_end", "EOF")
@@ -82,7 +84,11 @@ def test_recorded_layouts(name, count, size, start, osts, parts, instantiated):
     made = recorded(name)
     found = lov.parse_lov(encoder.encode(made), name)
     same(found, made)
-    assert (found.path, found.last.stripe_count, found.last.stripe_bytes) == (name, count, size)
+    assert (found.path, found.last.stripe_count, found.last.stripe_bytes) == (
+        name,
+        count,
+        size,
+    )
     assert (found.start, found.osts) == (start, osts)
     assert (len(found.parts), len(found.instantiated)) == (parts, instantiated)
 
@@ -99,7 +105,9 @@ def layouts(draw):
         return {
             "count": len(objects) or waiting,
             "size": draw(st.integers(1, 65535)) << 16,
-            "pattern": "mdt" if on_mdt else draw(st.sampled_from(["raid0", "raid0,overstriped"])),
+            "pattern": "mdt"
+            if on_mdt
+            else draw(st.sampled_from(["raid0", "raid0,overstriped"])),
             "pool": draw(st.sampled_from(["", "flash", "a_-9", "p" * 15])),
             "objects": objects,
             "begin": begin,
@@ -187,7 +195,14 @@ def test_an_extension_holds_no_data():
 
 
 def default(**part):
-    plain = {"count": 0, "size": 0, "pattern": "none", "begin": 0, "end": None, "init": False}
+    plain = {
+        "count": 0,
+        "size": 0,
+        "pattern": "none",
+        "begin": 0,
+        "end": None,
+        "init": False,
+    }
     return {"composite": False, "parts": [plain | part]}
 
 
@@ -205,11 +220,21 @@ def test_the_default_of_a_directory(made, text):
 
 
 def test_a_progressive_default_with_data_on_the_metadata_target():
-    on_mdt = {"count": 0, "size": MIB, "pattern": "mdt", "begin": 0, "end": MIB, "init": False}
+    on_mdt = {
+        "count": 0,
+        "size": MIB,
+        "pattern": "mdt",
+        "begin": 0,
+        "end": MIB,
+        "init": False,
+    }
     rest = {"count": -1, "size": 4 * MIB, "begin": MIB, "end": None, "init": False}
     made = {"composite": True, "parts": [on_mdt, rest]}
     found = lov.parse_default_lov(encoder.encode(made), "d")
-    assert str(found) == "to 1 MiB: on the metadata target; to the end: all targets x 4 MiB"
+    assert (
+        str(found)
+        == "to 1 MiB: on the metadata target; to the end: all targets x 4 MiB"
+    )
 
 
 # --- files ----------------------------------------------------------------------------------------
@@ -297,7 +322,11 @@ def test_a_directory_adopts_the_default_of_another(monkeypatch, tmp_path, own, w
         return value
 
     monkeypatch.setattr(os, "getxattr", get)
-    monkeypatch.setattr(os, "setxattr", lambda path, name, value: known.update({path: value}))
-    monkeypatch.setattr(os, "removexattr", lambda path, name: known.update({path: None}))
+    monkeypatch.setattr(
+        os, "setxattr", lambda path, name, value: known.update({path: value})
+    )
+    monkeypatch.setattr(
+        os, "removexattr", lambda path, name: known.update({path: None})
+    )
     lov.adopt_default(str(tmp_path / "case"), str(tmp_path / "model"))
     assert known[str(tmp_path / "case")] == wanted

@@ -55,7 +55,9 @@ def test_words_for_the_default_of_directories(layout, words):
     st.one_of(st.none(), st.integers(1, 1 << 15).map(lambda n: n * 65536)),
     st.one_of(st.none(), st.integers(-1, 9)),
 )
-def test_every_size_has_a_suffix_and_every_layout_is_asked_for_in_full(count, size, start):
+def test_every_size_has_a_suffix_and_every_layout_is_asked_for_in_full(
+    count, size, start
+):
     words = Layout(stripe_count=count, stripe_bytes=size, start=start).arguments()
     given_by = dict(zip(words[::2], words[1::2], strict=True))
     assert (given_by.get("-c"), given_by.get("-i")) == tuple(
@@ -63,7 +65,10 @@ def test_every_size_has_a_suffix_and_every_layout_is_asked_for_in_full(count, si
     )
     if size is not None:
         text = given_by["-S"]
-        assert int(text[:-1]) * {"k": 1 << 10, "m": 1 << 20, "g": 1 << 30}[text[-1]] == size
+        assert (
+            int(text[:-1]) * {"k": 1 << 10, "m": 1 << 20, "g": 1 << 30}[text[-1]]
+            == size
+        )
 
 
 # --- what a directory passes on ---------------------------------------------------------------------
@@ -75,7 +80,12 @@ def said(command):
 
 @pytest.mark.parametrize(
     ("name", "found"),
-    [("dne", ((0, 1), "fnv_1a_64")), ("m1", ((1,), "")), ("plain", ((1,), "")), ("d4", ((0,), ""))],
+    [
+        ("dne", ((0, 1), "fnv_1a_64")),
+        ("m1", ((1,), "")),
+        ("plain", ((1,), "")),
+        ("d4", ((0,), "")),
+    ],
 )
 def test_the_metadata_targets_of_a_directory(name, found):
     assert directory.parse_getdirstripe(said(f"lfs getdirstripe -y {name}")) == found
@@ -90,7 +100,9 @@ def test_the_metadata_targets_of_a_directory(name, found):
     ],
 )
 def test_a_directory_that_is_damaged_is_refused(text):
-    with pytest.raises(LustreError, match="lfs getdirstripe -y: no layout of a directory"):
+    with pytest.raises(
+        LustreError, match="lfs getdirstripe -y: no layout of a directory"
+    ):
         directory.parse_getdirstripe(text)
 
 
@@ -115,14 +127,19 @@ def test_the_storage_targets_of_a_pool():
     assert targets.parse_pool("Pool: lustre.empty\n", four()) == ()
     for text, why in (
         (said("lfs pool_list lustre"), "no pool in"),
-        ("Pool: lustre.flash\nother-OST0000_UUID\n", "other-OST0000_UUID is no storage target"),
+        (
+            "Pool: lustre.flash\nother-OST0000_UUID\n",
+            "other-OST0000_UUID is no storage target",
+        ),
     ):
         with pytest.raises(LustreError, match=why):
             targets.parse_pool(text, four())
 
 
 def plain(count, size, **more):
-    return FileLayout(path="d", parts=(Part(stripe_count=count, stripe_bytes=size, **more),))
+    return FileLayout(
+        path="d", parts=(Part(stripe_count=count, stripe_bytes=size, **more),)
+    )
 
 
 GROWING = FileLayout(
@@ -177,7 +194,9 @@ def test_a_target_that_lustre_does_not_answer_for_has_no_facts(tmp_path, monkeyp
     assert "no file system has the storage targets" in found.pool_problem
 
 
-def test_the_kernel_tells_the_metadata_target_of_an_ordinary_directory(tmp_path, monkeypatch):
+def test_the_kernel_tells_the_metadata_target_of_an_ordinary_directory(
+    tmp_path, monkeypatch
+):
     """The mount's daemon knows the requests from Lustre's header, and no program is there."""
     try:
         with hanging.mounted(tmp_path, mdt=3) as mount:
@@ -226,7 +245,9 @@ def test_a_target_is_inactive_if_the_client_or_its_server_says_so():
 
 def test_the_kernel_tells_the_targets_as_lfs_osts_does(tmp_path):
     """Device 31 has another mount's twin, which is switched off; a metadata server's device is none."""
-    shown = {f"osc.lustre-OST{i:04x}-osc-ffff8881163c2800.active": "1" for i in (0, 1, 2, 3)}
+    shown = {
+        f"osc.lustre-OST{i:04x}-osc-ffff8881163c2800.active": "1" for i in (0, 1, 2, 3)
+    }
     shown["osc.lustre-OST0002-osc-ffff8881163c2800.active"] = "0"
     kernel(tmp_path, shown)
     said = targets.parse_osts(answer("health.txt", "lfs osts # OST 2 inactive").stdout)
@@ -234,7 +255,9 @@ def test_the_kernel_tells_the_targets_as_lfs_osts_does(tmp_path):
     more = {"lustre-OST001f-osc-ffff88a": "1", "lustre-OST001f-osc-ffff88b": "0"}
     more |= {"lustre-OST0004-osc-MDT0000": "0", "other-OST0005-osc-ffff88a": "1"}
     kernel(tmp_path, {f"osc.{name}.active": value for name, value in more.items()})
-    assert client.client_targets("lustre", tmp_path) == said | {"lustre-OST001f_UUID": (31, False)}
+    assert client.client_targets("lustre", tmp_path) == said | {
+        "lustre-OST001f_UUID": (31, False)
+    }
     assert client.client_targets("scratch", tmp_path) == {}
 
 
@@ -273,9 +296,17 @@ def test_targets_that_do_not_agree_are_an_error(change):
 
 
 def test_a_target_has_the_address_of_its_server():
-    servers = {"lustre-OST0000_UUID": "10.0.0.11@tcp", "lustre-OST0001_UUID": "10.0.0.12@o2ib1"}
+    servers = {
+        "lustre-OST0000_UUID": "10.0.0.11@tcp",
+        "lustre-OST0001_UUID": "10.0.0.12@o2ib1",
+    }
     targets = joined("lfs df /mnt/lustre", servers=servers)
-    assert [t.server for t in targets] == ["10.0.0.11@tcp", "10.0.0.12@o2ib1", None, None]
+    assert [t.server for t in targets] == [
+        "10.0.0.11@tcp",
+        "10.0.0.12@o2ib1",
+        None,
+        None,
+    ]
 
 
 # --- pins -----------------------------------------------------------------------------------------

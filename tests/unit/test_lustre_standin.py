@@ -36,7 +36,8 @@ class Place:
             check=False,
         )
         out, err = (
-            text.replace(str(self.mount), "/mnt/lustre") for text in (done.stdout, done.stderr)
+            text.replace(str(self.mount), "/mnt/lustre")
+            for text in (done.stdout, done.stderr)
         )
         return Answer(out, err, done.returncode)
 
@@ -49,7 +50,9 @@ def place(tmp_path):
 def words(text):
     """Text without what differs from one file system to the next; of a table only its form."""
     text = re.sub(r"0x[0-9a-f]+:0x[0-9a-f]+:0x0|0xN:0xN:0xN", "FID", text)
-    text = re.sub(r"-ffff[0-9a-f]+|-CLIENT", "-CLIENT", text).replace("MNT", "/mnt/lustre")
+    text = re.sub(r"-ffff[0-9a-f]+|-CLIENT", "-CLIENT", text).replace(
+        "MNT", "/mnt/lustre"
+    )
     text = re.sub(r"(_time +)(?:\d{10}\.\d{9}|TIME) secs", r"\1TIME secs", text)
     if "Mounted on" in text:  # sizes differ, numbers stand right
         text = re.sub(r" +\d+", lambda found: f"{len(found[0])} digits", text)
@@ -75,7 +78,11 @@ def single(file, *programs):
         r"[;&|]|lfs (getstripe|find|check|sest)|getdirstripe (?!-y)|-c (-2|abc|65536)|-i -5|512K|nodir|/none| plain$|jobid"
         r"|read_ahead|max_|_io |fast_read|checksum_type"
     )
-    return [c for c in sessions(file) if any(p in c for p in programs) and not other.search(c)]
+    return [
+        c
+        for c in sessions(file)
+        if any(p in c for p in programs) and not other.search(c)
+    ]
 
 
 STATES = {
@@ -103,7 +110,10 @@ def test_a_state_is_told_alike(place, file, command):
     checksums = "1" if " -n osc" in command else "0"
     place.run(f"lctl set_param osc.*.checksums={checksums}")
     run, _, state = re.sub(r"^\(.*?\) ", "", command).partition(" # ")
-    variables = {"LFS_POOLS": "flash:0,1", "LCTL_USER": "1" if "bench" in command else "0"}
+    variables = {
+        "LFS_POOLS": "flash:0,1",
+        "LCTL_USER": "1" if "bench" in command else "0",
+    }
     if "stats" in command:
         variables["LFS_MOUNT"] = ""
     assert alike(place.run(run, **variables, **STATES[state]), answer(file, command))

@@ -51,6 +51,9 @@ def test_a_case_with_a_published_figure(values, holds):
 
 
 def test_a_box_is_whole():
-    assert Servers.model_validate({"count": 8, "nic": "100 Gbit/s", "per_box": 2}).per_box == 2
+    assert (
+        Servers.model_validate({"count": 8, "nic": "100 Gbit/s", "per_box": 2}).per_box
+        == 2
+    )
     with pytest.raises(ValidationError, match="a multiple of per_box"):
         Servers.model_validate({"count": 8, "nic": "100 Gbit/s", "per_box": 3})

@@ -21,6 +21,8 @@ def test_every_defect_can_be_planted_and_its_test_is_there(mutants):
 
 
 def test_every_room_has_one(mutants):
-    rooms = {file.parent.name for file in (ROOT / mutants.LIBRARY).glob("*/__init__.py")}
+    rooms = {
+        file.parent.name for file in (ROOT / mutants.LIBRARY).glob("*/__init__.py")
+    }
     extras = {room for one in mutants.MUTANTS if "/" in (room := one.room)}
     assert {mutant.room for mutant in mutants.MUTANTS} - extras == rooms

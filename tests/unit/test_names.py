@@ -27,7 +27,9 @@ cases = st.lists(
 
 
 @given(cases)
-def test_the_tables_name_selects_the_cases_that_have_it_in_reframe_and_in_the_history(every):
+def test_the_tables_name_selects_the_cases_that_have_it_in_reframe_and_in_the_history(
+    every,
+):
     for case in every:
         name = short_name(case)
         same = {other for other in every if short_name(other) == name}
@@ -40,7 +42,10 @@ def test_the_tables_name_selects_the_cases_that_have_it_in_reframe_and_in_the_hi
 @pytest.mark.parametrize(
     ("typed", "meant"),
     [
-        ("run -n IorPosix shared direct -t quick", ["-n", "IorPosix shared direct", "-t", "quick"]),
+        (
+            "run -n IorPosix shared direct -t quick",
+            ["-n", "IorPosix shared direct", "-t", "quick"],
+        ),
         ("run -n A b -n C", ["-n", "A b", "-n", "C"]),
         ("report -n A b 20261126T221928-vm-1", ["-n", "A b", "20261126T221928-vm-1"]),
         ("site allow --replace", ["allow", "--replace"]),
@@ -53,7 +58,11 @@ def test_a_name_needs_no_quotes(typed, meant):
 def test_a_repetition_is_no_case_of_its_own():
     runs = [f"FioRandomRead %block=4KiB %.repeat_no={n}" for n in range(3)]
     assert names.chosen("FioRandomRead 4KiB", runs) == runs
-    assert names.chosen("%block=4KiB", runs) == names.chosen("FioRandomRead%block", runs) == runs
+    assert (
+        names.chosen("%block=4KiB", runs)
+        == names.chosen("FioRandomRead%block", runs)
+        == runs
+    )
 
 
 @pytest.mark.parametrize(

@@ -37,7 +37,10 @@ def again_as_before(rates, max_deviation=0.2):
     chosen = again(rates, max_deviation)
     turns = turns_again(len(next(iter(rates.values()))))
     return {
-        name: [statistics.median(rates[name]) * (1.01 if k % 2 else 0.99) for k in range(turns)]
+        name: [
+            statistics.median(rates[name]) * (1.01 if k % 2 else 0.99)
+            for k in range(turns)
+        ]
         for name in chosen.names
     }
 
@@ -76,15 +79,24 @@ def test_shares_by_hand():
 
 @given(st.lists(st.floats(0.1, 10), min_size=3, max_size=3))
 def test_drift_that_all_share_is_no_difference(drift):
-    rates = {"a": [90, 95, 99], "b": [100, 102, 98], "c": [110, 101, 107], "d": [60, 70, 65]}
-    drifted = {n: [x * y for x, y in zip(row, drift, strict=True)] for n, row in rates.items()}
+    rates = {
+        "a": [90, 95, 99],
+        "b": [100, 102, 98],
+        "c": [110, 101, 107],
+        "d": [60, 70, 65],
+    }
+    drifted = {
+        n: [x * y for x, y in zip(row, drift, strict=True)] for n, row in rates.items()
+    }
     assert shares(drifted) == pytest.approx(shares(rates))
 
 
 @given(st.integers(2, 60), st.integers(1, 12), st.floats(0, 1))
 def test_no_pass_has_more_turns(probes, rounds, share):
     low = int(share * probes)
-    rates = {f"p{i:02}": [10.0 + i if i < low else 100.0] * rounds for i in range(probes)}
+    rates = {
+        f"p{i:02}": [10.0 + i if i < low else 100.0] * rounds for i in range(probes)
+    }
     turns = probes * rounds + len(again(rates, 0.2).names) * turns_again(rounds)
     assert turns <= most_turns(probes, rounds)
 
@@ -201,7 +213,9 @@ TWO_MDTS = {
 }
 
 
-@pytest.mark.parametrize(("state", "suspects"), [("healthy", ()), ("slowed", ("mdt0001",))])
+@pytest.mark.parametrize(
+    ("state", "suspects"), [("healthy", ()), ("slowed", ("mdt0001",))]
+)
 def test_of_two_the_slow_one_is_no_measure(state, suspects):
     """At 78 % of the other, it was at 87 % of the median of both."""
     assert again(TWO_MDTS[state], 0.2).suspects == suspects
@@ -220,7 +234,9 @@ def test_a_real_throttled_target_is_named():
 @pytest.mark.parametrize(("many", "least", "most"), [(0, 0, 0), (1, 0, 0), (4, 28, 30)])
 def test_a_server_is_named_if_all_its_targets_are_slow(many, least, most):
     simulation = programs.load("needle")
-    found = simulation.passes(16, simulation.NOISES["turns 8 %"], "servers", 0.5, many=many)
+    found = simulation.passes(
+        16, simulation.NOISES["turns 8 %"], "servers", 0.5, many=many
+    )
     servers = {f"p{number:03}": f"10.0.0.{number // 4}@tcp" for number in range(16)}
     passes = list(itertools.islice(found, 30))
     named = [one for one in passes if one.slow_servers(servers)]
@@ -228,7 +244,9 @@ def test_a_server_is_named_if_all_its_targets_are_slow(many, least, most):
     for one in named:
         assert list(one.slow_servers(servers)) == ["10.0.0.0@tcp"]
         first, *others = one.describe(servers).split("; ")
-        assert first.startswith("the server 10.0.0.0@tcp is slow: all 4 of its targets (p00")
+        assert first.startswith(
+            "the server 10.0.0.0@tcp is slow: all 4 of its targets (p00"
+        )
         assert not any(re.match("p00[0-3]:", other) for other in others)
     unknown = dict.fromkeys([*servers][:15], "10.0.0.9@tcp")
     assert not any(one.slow_servers(unknown) for one in passes)
@@ -243,7 +261,13 @@ def entry(name, mib_s, way="write", **more):
     idle, busy = copy.deepcopy(job["trim"]), copy.deepcopy(job["read"])
     blocks = 1000
     for latency in ("slat_ns", "clat_ns", "lat_ns"):
-        busy[latency] |= {"N": blocks, "min": 1, "max": 10**9, "mean": 1e6, "stddev": 1.0}
+        busy[latency] |= {
+            "N": blocks,
+            "min": 1,
+            "max": 10**9,
+            "mean": 1e6,
+            "stddev": 1.0,
+        }
     busy |= {
         "io_bytes": blocks << 20,
         "total_ios": blocks,
@@ -259,7 +283,9 @@ def entry(name, mib_s, way="write", **more):
 
 def document(*entries, key="jobs"):
     rest = {k: v for k, v in SAMPLE.items() if k not in ("jobs", "client_stats")}
-    return json.dumps({"fio version": SAMPLE["fio version"], **rest, key: list(entries)}, indent=1)
+    return json.dumps(
+        {"fio version": SAMPLE["fio version"], **rest, key: list(entries)}, indent=1
+    )
 
 
 def targets(rounds):
@@ -279,7 +305,9 @@ ROUNDS = Rounds(direction="write", rounds=2, max_deviation=0.2, targets=NAMES)
 
 def test_a_pass_over_metadata_targets():
     """Recorded creates; the names of the files have the round in them, as fio repeats it."""
-    sample = json.loads((ROOT / "tests" / "data" / "samples" / "fio_filecreate.json").read_text())
+    sample = json.loads(
+        (ROOT / "tests" / "data" / "samples" / "fio_filecreate.json").read_text()
+    )
     names = ("mdt0000", "mdt0001")
 
     def created(number, name, named):
@@ -300,9 +328,14 @@ def test_a_pass_over_metadata_targets():
     jobs = output.parameters["jobs"]
     own = "${IOG_ROUND}.$clientuid.$jobnum.$filenum"
     assert [jobs[name]["filename_format"] for name in names] == [own, own]
-    other = parse_rounds(text.replace(created(2, "mdt0001", 2), created(2, "mdt0001", 1)), asked)
+    other = parse_rounds(
+        text.replace(created(2, "mdt0001", 2), created(2, "mdt0001", 1)), asked
+    )
     jobs = other.parameters["jobs"]
-    assert jobs["mdt0001"]["filename_format"] == f"{own}, 1{own.removeprefix('${IOG_ROUND}')}"
+    assert (
+        jobs["mdt0001"]["filename_format"]
+        == f"{own}, 1{own.removeprefix('${IOG_ROUND}')}"
+    )
 
 
 @pytest.mark.parametrize(
@@ -313,7 +346,10 @@ def test_a_pass_over_metadata_targets():
         (targets([ONCE, ONCE, ONCE]), "ost0000, round 3: it was not planned"),
         (targets([ONCE, [*ONCE, ONCE[0]]]), "round 2: ost0000 was measured twice"),
         (targets([ONCE, ONCE])[:-200], "round 2, ost000a: fio JSON is cut"),
-        (targets([ONCE, ONCE]).replace("needle 2 ost0001\n", ""), "2 fio JSON documents"),
+        (
+            targets([ONCE, ONCE]).replace("needle 2 ost0001\n", ""),
+            "2 fio JSON documents",
+        ),
         (targets(TWICE), "needle: ost0001 is missing in round 3"),
         (targets(TWICE + [LOW] * 8), "is missing in round 11"),
         (targets(TWICE + [LOW] * 10), "round 12: it was not planned"),
@@ -339,7 +375,14 @@ def test_a_damaged_pass_is_refused_or_whole(start, length):
 
 # --- rounds.sh ------------------------------------------------------------------------------------------
 
-AGENT = ["--", "env", f"PYTHONPATH={LIBRARY.parent}", sys.executable, "-m", "iogauge.job.agent"]
+AGENT = [
+    "--",
+    "env",
+    f"PYTHONPATH={LIBRARY.parent}",
+    sys.executable,
+    "-m",
+    "iogauge.job.agent",
+]
 JOB = "[ost0]\nrw=write\n\n[ost1]\nrw=write\n\n[ost2]\nrw=write\n"
 SERVERS = "n1 10.0.0.1,7 11\nn2 10.0.0.2,8 12\nn3 10.0.0.3,7 13\n"
 
@@ -362,11 +405,15 @@ def run_rounds(base, fio, *words):
 def answer(base, name, rate):
     key = "client_stats" if name.startswith("n") else "jobs"
     more = {"hostname": name, "port": 1} if name.startswith("n") else {}
-    (base / f"{name}.json").write_text(document(entry(name, rate, **more), key=key) + "\n")
+    (base / f"{name}.json").write_text(
+        document(entry(name, rate, **more), key=key) + "\n"
+    )
 
 
 def turns_of(printed):
-    words = (line.split() for line in printed.splitlines() if line.startswith("needle "))
+    words = (
+        line.split() for line in printed.splitlines() if line.startswith("needle ")
+    )
     return [(int(number), name) for _, number, name in words]
 
 
@@ -390,7 +437,9 @@ def test_alike_probes_are_measured_in_their_orders(tmp_path, servers):
         tmp_path, FIO, "3", *(["servers.txt"] if servers else [])
     ).communicate(timeout=600)
     assert said == ""
-    wanted = [(k, n) for k, order in enumerate(orders(names, 3, "t 1"), 1) for n in order]
+    wanted = [
+        (k, n) for k, order in enumerate(orders(names, 3, "t 1"), 1) for n in order
+    ]
     assert turns_of(printed) == wanted
     option = {name: f"--section={name}" for name in names}
     if servers:
@@ -412,9 +461,17 @@ def test_a_suspect_is_measured_again_beside_two_others(tmp_path):
     printed, said = process.communicate(timeout=600)
     assert (process.returncode, said) == (0, "")
     order = orders(("ost1", "ost0", "ost2"), 9, "t 3")
-    assert turns_of(printed)[6:] == [(k, n) for k, names in enumerate(order, 3) for n in names]
-    asked = Rounds(direction="write", rounds=2, max_deviation=0.2, targets=("ost0", "ost1", "ost2"))
-    assert parse_rounds(printed, asked).notes["slowest"].startswith("ost1: 20.00 MiB/s, 20% of")
+    assert turns_of(printed)[6:] == [
+        (k, n) for k, names in enumerate(order, 3) for n in names
+    ]
+    asked = Rounds(
+        direction="write", rounds=2, max_deviation=0.2, targets=("ost0", "ost1", "ost2")
+    )
+    assert (
+        parse_rounds(printed, asked)
+        .notes["slowest"]
+        .startswith("ost1: 20.00 MiB/s, 20% of")
+    )
 
 
 def test_the_first_failure_ends_it(tmp_path):

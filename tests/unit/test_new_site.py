@@ -21,23 +21,34 @@ from iogauge_extras.newsite.writing import Described
 
 TIB = 1 << 40
 QUEUE = Queue("batch", 32, 64, 512 << 30, 7200, True)
-MOUNT = Mount(30, "/scratch", "10.0.0.1@o2ib:/scratch", "lustre", "rw,flock", "/", "0:45")
+MOUNT = Mount(
+    30, "/scratch", "10.0.0.1@o2ib:/scratch", "lustre", "rw,flock", "/", "0:45"
+)
 
 
 def seen(fstype="lustre", free=100 * TIB, **facts):
-    mount = replace(MOUNT, type=fstype, source=MOUNT.source if fstype == "lustre" else "/dev/sdb1")
+    mount = replace(
+        MOUNT, type=fstype, source=MOUNT.source if fstype == "lustre" else "/dev/sdb1"
+    )
     targets = tuple(
         StorageTarget(index=i, uuid=f"scratch-OST000{i}_UUID", active=True, server=f"10.0.0.{i % 2}@o2ib")
         for i in range(4 if fstype == "lustre" else 0)
     )  # fmt: skip
-    space = Space(bytes_total=2 * free, bytes_free=free, inodes_total=10**9, inodes_free=10**9)
+    space = Space(
+        bytes_total=2 * free, bytes_free=free, inodes_total=10**9, inodes_free=10**9
+    )
     return NodeSeen(
         host="n1",
         cores=64,
         memory_bytes=(512 << 30) + 4096,
         facts=facts,
         view=View(
-            host="n1", path="/scratch/me", mount=mount, space=space, targets=targets, uuid="u-1"
+            host="n1",
+            path="/scratch/me",
+            mount=mount,
+            space=space,
+            targets=targets,
+            uuid="u-1",
         ),
         layout={"layout.stripe_count": 1} if fstype == "lustre" else {},
         mdts=2 if fstype == "lustre" else 0,
@@ -75,9 +86,12 @@ def written(known):
 
 
 @pytest.mark.parametrize(
-    ("variable", "system"), [("LMOD_CMD", "lmod"), ("MODULES_CMD", "tmod4"), ("ELSE", None)]
+    ("variable", "system"),
+    [("LMOD_CMD", "lmod"), ("MODULES_CMD", "tmod4"), ("ELSE", None)],
 )
-def test_the_modules_of_the_programs_are_those_of_the_site(variable, system, monkeypatch):
+def test_the_modules_of_the_programs_are_those_of_the_site(
+    variable, system, monkeypatch
+):
     """Without them a job loads no MPI, or another one; without their system ReFrame loads none."""
     for name in ("LMOD_CMD", "MODULES_CMD"):
         monkeypatch.delenv(name, raising=False)
@@ -86,7 +100,9 @@ def test_the_modules_of_the_programs_are_those_of_the_site(variable, system, mon
     known = target(seen("xfs"), modules=scheduler.modules())
     data = yaml.safe_load(writing.settings_text([known], "2h0m"))
     assert data["systems"][0].get("modules_system") == system
-    assert data["environments"][0].get("modules") == (["gcc/12", "openmpi/4.1"] if system else None)
+    assert data["environments"][0].get("modules") == (
+        ["gcc/12", "openmpi/4.1"] if system else None
+    )
 
 
 def test_queues_that_are_up_the_default_first():
@@ -102,9 +118,13 @@ def test_queues_that_are_up_the_default_first():
 
 
 def test_lustre_below_slurm():
-    node = seen(**{"lustre.osts": 4, "tunable.osc.checksums": "1", "mount.options": "rw,flock"})
+    node = seen(
+        **{"lustre.osts": 4, "tunable.osc.checksums": "1", "mount.options": "rw,flock"}
+    )
     slurm = Slurm((QUEUE,), accounting=True, starts_mpi=True)
-    partition = written(target(node, QUEUE, ceiling="200 Gbit/s", said=True, slurm=slurm))
+    partition = written(
+        target(node, QUEUE, ceiling="200 Gbit/s", said=True, slurm=slurm)
+    )
     assert (partition["name"], partition["scheduler"]) == ("scratch", "slurm")
     assert partition["launcher"] == "srun"
     assert partition["access"] == ["--partition=batch", "--account=storage"]
@@ -119,7 +139,11 @@ def test_lustre_below_slurm():
     assert extras["node"] == {"cores": 64, "memory": "512 GiB"}
     topology = extras["topology"]
     assert topology.pop("source").startswith("said by whoever ran")
-    assert topology == {"clients": {"nic": "200 Gbit/s"}, "targets": 4, "metadata_targets": 2}
+    assert topology == {
+        "clients": {"nic": "200 Gbit/s"},
+        "targets": 4,
+        "metadata_targets": 2,
+    }
     assert extras["expect"] == {
         "lustre.osts": 4,
         "tunable.osc.checksums": "1",
@@ -139,7 +163,10 @@ def test_a_disk_without_a_known_ceiling():
     assert "source" not in extras["target"]  # a device may get another name
     # A twentieth of what is free, half of what max_of_free allows.
     assert extras["limits"]["case_bytes"] == "153 MiB"
-    assert (extras["limits"]["tier"], extras["limits"]["max_of_free"]) == ("quick", "10%")
+    assert (extras["limits"]["tier"], extras["limits"]["max_of_free"]) == (
+        "quick",
+        "10%",
+    )
     said = " ".join(writing.unknown(known))
     assert "topology.devices" in said
     assert "settings to expect" in said
@@ -157,8 +184,16 @@ def test_a_node_is_asked_through_a_scheduler(tmp_path):
 @pytest.mark.parametrize(
     ("remote", "source", "project"),
     [
-        ("https://gitlab.a.b/hpc/iogauge.git", "https://gitlab.a.b/hpc/iogauge.git", "hpc/iogauge"),
-        ("https://ci:secret@a.b/hpc/iogauge.git", "https://a.b/hpc/iogauge.git", "hpc/iogauge"),
+        (
+            "https://gitlab.a.b/hpc/iogauge.git",
+            "https://gitlab.a.b/hpc/iogauge.git",
+            "hpc/iogauge",
+        ),
+        (
+            "https://ci:secret@a.b/hpc/iogauge.git",
+            "https://a.b/hpc/iogauge.git",
+            "hpc/iogauge",
+        ),
         ("git@a.b:hpc/iogauge.git", "git@a.b:hpc/iogauge.git", "hpc/iogauge"),
         ("/srv/hpc/iogauge", "/srv/hpc/iogauge", "hpc/iogauge"),
         ("", "https://gitlab.example/hpc/iogauge.git", "hpc/iogauge"),
@@ -182,7 +217,9 @@ def test_a_repository_brings_iogauge_in_the_version_of_its_pipeline(tmp_path):
     }
     assert names == {".gitlab-ci.yml", ".gitignore", "README.md", "activate", "setup",
                      "environments/mine/spack.yaml"}  # fmt: skip
-    assert writing.write_repository(into, "mine", "scratch", True) == []  # a user's files stay
+    assert (
+        writing.write_repository(into, "mine", "scratch", True) == []
+    )  # a user's files stay
     pipeline = into / ".gitlab-ci.yml"
     (include,) = yaml.safe_load(pipeline.read_text())["include"]
     assert include["inputs"] == {"system": "mine", "targets": ["scratch"]}
@@ -236,12 +273,19 @@ def test_the_cure_of_a_slurm_that_loses_starts_is_written_in():
 
 def test_a_node_that_does_not_see_the_clone_is_said_to(tmp_path):
     apart = ["unshare", "--mount"]
-    if shutil.which("unshare") is None or subprocess.run([*apart, "true"], check=False).returncode:
-        pytest.skip("the clone cannot be hidden from a process here: needs root and unshare")
+    if (
+        shutil.which("unshare") is None
+        or subprocess.run([*apart, "true"], check=False).returncode
+    ):
+        pytest.skip(
+            "the clone cannot be hidden from a process here: needs root and unshare"
+        )
     if sys.prefix == sys.base_prefix:
         pytest.skip("Python is the host's own, which every process here sees")
     hide = 'mount -t tmpfs none "$0" && exec "$@"'
     words = [*apart, "sh", "-c", hide, sys.prefix]
-    with pytest.raises(OSError, match=r"it does not see .*python.* Put the clone and IOGAUGE_HOME"):
+    with pytest.raises(
+        OSError, match=r"it does not see .*python.* Put the clone and IOGAUGE_HOME"
+    ):
         of_node.look_through(words, str(tmp_path))
     assert of_node.look_through(["env"], str(tmp_path)).host

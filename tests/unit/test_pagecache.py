@@ -18,7 +18,9 @@ def disk():
     with tempfile.TemporaryDirectory(prefix="iogauge-test-", dir="/var/tmp") as name:
         mount = mounts.find_mount(name)
         if mount is None or kinds.traits(mount.type).cache != "page-cache":
-            pytest.skip(f"/var/tmp is on {mount and mount.type}: it has no page cache to empty")
+            pytest.skip(
+                f"/var/tmp is on {mount and mount.type}: it has no page cache to empty"
+            )
         yield Path(name)
 
 
@@ -42,7 +44,9 @@ def test_what_is_not_yet_on_disk_is_written_before_it_is_dropped(disk, monkeypat
     calls = []
     fsync, fadvise = os.fsync, os.posix_fadvise
     monkeypatch.setattr(os, "fsync", lambda fd: (calls.append("fsync"), fsync(fd)))
-    monkeypatch.setattr(os, "posix_fadvise", lambda *a: (calls.append("drop"), fadvise(*a)))
+    monkeypatch.setattr(
+        os, "posix_fadvise", lambda *a: (calls.append("drop"), fadvise(*a))
+    )
     (disk / "data").write_bytes(b"x" * MIB)
     files.evict([str(disk / "data")])
     assert calls[:2] == ["fsync", "drop"]

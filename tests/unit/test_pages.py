@@ -26,7 +26,10 @@ LINK = re.compile(r"\]\(([^)\s]+)\)")
 def anchors(page):
     """Names of the headings as GitLab and GitHub make them."""
     heads = re.findall(r"^#+ (.+)$", page.read_text(encoding="utf-8"), re.MULTILINE)
-    return {re.sub(r"[^\w\- ]", "", head).strip().lower().replace(" ", "-") for head in heads}
+    return {
+        re.sub(r"[^\w\- ]", "", head).strip().lower().replace(" ", "-")
+        for head in heads
+    }
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
@@ -43,7 +46,15 @@ def test_every_link_leads_somewhere(page):
 def test_every_page_that_a_text_names_is_there():
     words = ["git", "grep", "-hoE", r"\bdocs/[a-z0-9-]+\.(md|json)(#[a-z0-9-]+)?", "--"]
     named = subprocess.check_output(
-        [*words, "reframe/src", "ci", "checks", "benchmarks", "site-configs", "environments"],
+        [
+            *words,
+            "reframe/src",
+            "ci",
+            "checks",
+            "benchmarks",
+            "site-configs",
+            "environments",
+        ],
         cwd=ROOT,
         text=True,
     )
@@ -54,7 +65,11 @@ def test_every_page_that_a_text_names_is_there():
 
 
 def test_every_picture_is_shown():
-    shown = {Path(link).name for page in PAGES for link in LINK.findall(page.read_text("utf-8"))}
+    shown = {
+        Path(link).name
+        for page in PAGES
+        for link in LINK.findall(page.read_text("utf-8"))
+    }
     assert {file.name for file in (ROOT / "docs" / "images").iterdir()} <= shown
 
 
@@ -72,7 +87,9 @@ def keys(model):
 
 def test_the_page_of_keys_has_every_key():
     text = (ROOT / "docs" / "keys.md").read_text(encoding="utf-8")
-    missing = {key for key in keys(PartitionExtras) if not re.search(rf"\b{key}\b", text)}
+    missing = {
+        key for key in keys(PartitionExtras) if not re.search(rf"\b{key}\b", text)
+    }
     assert not missing
 
 

@@ -20,7 +20,9 @@ def test_what_is_returned_comes_back():
 
 def test_silence_ends_and_names_the_place():
     start = time.monotonic()
-    with pytest.raises(NoAnswer, match=r"/t has not answered for 1 s: .*iogauge clean --target /t"):
+    with pytest.raises(
+        NoAnswer, match=r"/t has not answered for 1 s: .*iogauge clean --target /t"
+    ):
         processes.call_in_time("/t", lambda: time.sleep(60), 1.0)
     assert time.monotonic() - start >= 1
 
@@ -68,7 +70,9 @@ def test_no_child_and_no_descriptor_is_left():
     late = time.monotonic() + 600
     with contextlib.suppress(ChildProcessError):
         while True:  # a child that was killed may die later on a busy machine
-            assert os.waitpid(-1, os.WNOHANG)[0] or time.monotonic() < late, "a child runs on"
+            assert os.waitpid(-1, os.WNOHANG)[0] or time.monotonic() < late, (
+                "a child runs on"
+            )
             time.sleep(0.01)
     assert len(os.listdir("/proc/self/fd")) == len(before)
 

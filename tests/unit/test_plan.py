@@ -42,7 +42,9 @@ SNIPPETS = st.sampled_from(
     ]
 )
 # A NUL cannot be in an argument, a lone surrogate not in a file.
-TEXT = st.text(st.characters(blacklist_categories=["Cs"], blacklist_characters="\0"), max_size=8)
+TEXT = st.text(
+    st.characters(blacklist_categories=["Cs"], blacklist_characters="\0"), max_size=8
+)
 WORDS = st.lists(SNIPPETS | TEXT, max_size=6).map("".join)
 
 
@@ -119,14 +121,22 @@ WRITE, READ = phase("write"), phase("read", "read", evict=True)
 
 def case(**change):
     plan = CasePlan(
-        tool="ior", repetitions=3, tasks=2, nodes=1, repeat=[WRITE, READ], held_bytes=100, files=2
+        tool="ior",
+        repetitions=3,
+        tasks=2,
+        nodes=1,
+        repeat=[WRITE, READ],
+        held_bytes=100,
+        files=2,
     )
     return dataclasses.replace(plan, **change)
 
 
 def launch(run_tasks, launcher, nodes=1, agent=("agent",)):
     each = per_node_launcher(launcher, nodes)
-    return Launch(run_tasks=run_tasks, each_node=each, agent=agent, witness="/witness.sh")
+    return Launch(
+        run_tasks=run_tasks, each_node=each, agent=agent, witness="/witness.sh"
+    )
 
 
 def test_a_case_of_one_node():
@@ -176,11 +186,26 @@ def test_what_was_prepared_is_not_emptied_between_repetitions():
         # second for each 100 bytes.
         ({}, 400, 400, 6 + 4 * (1 + 2 * 1) + 8),
         ({"warm_up": False}, 300, 300, 6 + 3 * (1 + 2 * 1) + 6),
-        ({"prepare": [WRITE], "repeat": [READ], "warm_up": False}, 100, 300, 6 + 1 + 3 * 2 + 4),
+        (
+            {"prepare": [WRITE], "repeat": [READ], "warm_up": False},
+            100,
+            300,
+            6 + 1 + 3 * 2 + 4,
+        ),
         ({"repeat": [phase("timed", "read", data=None)]}, 0, 0, 6 + 4 + 40),
-        ({"repeat": [phase("timed", "read", "once", data=None)]}, 0, 0, 6 + 4 * 0.5 + 40),
+        (
+            {"repeat": [phase("timed", "read", "once", data=None)]},
+            0,
+            0,
+            6 + 4 * 0.5 + 40,
+        ),
         # A second for the servers, and two looks at all nodes for each execution.
-        ({"repeat": [phase("timed", "read", "clients", data=None)]}, 0, 0, 7 + 4 * 3 + 40),
+        (
+            {"repeat": [phase("timed", "read", "clients", data=None)]},
+            0,
+            0,
+            7 + 4 * 3 + 40,
+        ),
         (
             {"repeat": [phase("meta", "metadata", data=None)] * 2, "repetitions": 1},
             *(0, 0, 6 + 4 + 40),
@@ -206,14 +231,22 @@ def test_what_was_prepared_is_not_emptied_between_repetitions():
 )
 def test_footprint(change, written, read, seconds):
     cost = case(nodes=2, **change).footprint(lambda phase: 100.0, phase_seconds=10)
-    assert (cost.written_bytes, cost.read_bytes, cost.seconds) == (written, read, seconds)
+    assert (cost.written_bytes, cost.read_bytes, cost.seconds) == (
+        written,
+        read,
+        seconds,
+    )
     assert cost.node_minutes == pytest.approx(2 * seconds / 60)
     assert (cost.held_bytes, cost.files) == (100, 2)
 
 
 def test_the_directories_of_repetitions_that_are_kept_count():
     plan = case(writes_first=True, files=6, repetitions=2)
-    assert plan.footprint(lambda phase: 100.0, phase_seconds=10).files == plan.most_files == 6 + 3
+    assert (
+        plan.footprint(lambda phase: 100.0, phase_seconds=10).files
+        == plan.most_files
+        == 6 + 3
+    )
 
 
 # --- hosts, servers, layouts ----------------------------------------------------------------------
@@ -258,17 +291,27 @@ def test_what_the_site_asks_for_is_left_to_it(given, left):
 
 
 def test_what_runs_within_another_phase_has_no_line():
-    both = case(repeat=[phase("write"), phase("read", within="write", samples=2)], repetitions=3)
+    both = case(
+        repeat=[phase("write"), phase("read", within="write", samples=2)], repetitions=3
+    )
     lines = without_facts(job_functions(both, launch("run", "local")))
     assert [line.split()[1] for line in lines if "iog_phase" in line] == ["write"]
     assert both.samples == 6
 
 
 def test_in_a_pool_no_layouts_are_demanded_of_a_case_that_leaves_no_files():
-    empty = PhasePlan(name="create", command=["mdtest"], access=Access(direction="metadata"))
-    for phase, left in ((empty, 0), (dataclasses.replace(empty, lays_out=True), 3), (WRITE, 3)):
+    empty = PhasePlan(
+        name="create", command=["mdtest"], access=Access(direction="metadata")
+    )
+    for phase, left in (
+        (empty, 0),
+        (dataclasses.replace(empty, lays_out=True), 3),
+        (WRITE, 3),
+    ):
         plan = case(repeat=[phase]).in_pool("flash")
-        script = "\n".join(job_functions(plan, launch("run", "local"), notes_layouts=True))
+        script = "\n".join(
+            job_functions(plan, launch("run", "local"), notes_layouts=True)
+        )
         assert "iog_phase setstripe lfs setstripe -p flash" in script
         # What the judge demands is what the job notes.
         assert ("iog_layouts" in script) == bool(left)

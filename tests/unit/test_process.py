@@ -65,7 +65,8 @@ def test_what_works_in_a_directory_is_ended_and_nothing_else(start, tmp_path):
     assert processes.of_case(str(session)).keys() == {case.pid, itself.pid}
     said = processes.end(str(session))
     assert sorted(said) == sorted(
-        f"killed sleep (process {one.pid}), which was still at work there" for one in (case, itself)
+        f"killed sleep (process {one.pid}), which was still at work there"
+        for one in (case, itself)
     )
     assert case.wait(60) == itself.wait(60) == -9
     assert [one.poll() for one in (beside, above, none)] == [None] * 3
@@ -74,20 +75,26 @@ def test_what_works_in_a_directory_is_ended_and_nothing_else(start, tmp_path):
 
 def test_what_tidies_up_spares_those_it_descends_from(tmp_path):
     """A shell of the job's, and what may wrap its Python."""
-    code = f"from iogauge.core import processes; print(processes.end({str(tmp_path)!r}))"
+    code = (
+        f"from iogauge.core import processes; print(processes.end({str(tmp_path)!r}))"
+    )
     words = ["sh", "-c", '"$0" -c "$1"; echo lives', sys.executable, code]
     environment = os.environ | {"IOG_DIR": str(tmp_path)}
     done = completed(words, env=environment)
     assert done.stdout == "[]\nlives\n", done
 
 
-@pytest.mark.skipif(os.getuid() != 0, reason="only root can start another user's process")
+@pytest.mark.skipif(
+    os.getuid() != 0, reason="only root can start another user's process"
+)
 def test_another_users_process_is_left_alone(tmp_path):
     words = ["setpriv", "--reuid=65534", "--clear-groups", "sleep", "60"]
     other = subprocess.Popen(words, env=os.environ | {"IOG_DIR": str(tmp_path)})
     try:
         # Before that it is root's: first ours, then setpriv.
-        while not Path(f"/proc/{other.pid}/cmdline").read_bytes().startswith(b"sleep\0"):
+        while (
+            not Path(f"/proc/{other.pid}/cmdline").read_bytes().startswith(b"sleep\0")
+        ):
             time.sleep(0.01)
         assert processes.end(str(tmp_path)) == []
         assert other.poll() is None
@@ -135,7 +142,10 @@ def test_a_fork_does_nothing_of_what_its_starter_does_at_its_end(tmp_path):
     )
     assert fork.wait() == 0
     atexit.unregister(left)
-    assert {file.name.strip() for file in tmp_path.iterdir()} == {"b", Path(kept.name).name}
+    assert {file.name.strip() for file in tmp_path.iterdir()} == {
+        "b",
+        Path(kept.name).name,
+    }
 
 
 # --- work that is attended ------------------------------------------------------------------------
@@ -161,7 +171,9 @@ def test_attended_work_answers(monkeypatch):
     assert attended(lambda: True, monkeypatch)[0]
     assert not attended(lambda: False, monkeypatch)[0]
     assert not attended(failing, monkeypatch)[0]
-    assert not attended(lambda: os.kill(os.getpid(), signal.SIGKILL) is None, monkeypatch)[0]
+    assert not attended(
+        lambda: os.kill(os.getpid(), signal.SIGKILL) is None, monkeypatch
+    )[0]
     done, signs = attended(lambda: time.sleep(1.5) is None, monkeypatch)
     assert done and signs >= 2
 

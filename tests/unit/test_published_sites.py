@@ -11,7 +11,13 @@ from iogauge.site import folders, settings
 from iogauge.site.references import References
 
 SITES = Path(__file__).resolve().parents[2] / "site-configs"
-NAMES = ("azure-cyclecloud", "azure-managed-lustre", "kaust-shaheen2", "oist-saion", "oracle-oci")
+NAMES = (
+    "azure-cyclecloud",
+    "azure-managed-lustre",
+    "kaust-shaheen2",
+    "oist-saion",
+    "oracle-oci",
+)
 
 CYCLE, SAION, AMLFS = "azure-cyclecloud", "oist-saion", "azure-managed-lustre"
 KAUST, ORACLE = "kaust-shaheen2", "oracle-oci"
@@ -33,10 +39,34 @@ PUBLISHED = [
     ("R1", CYCLE, "TaskScalingCurve", ("oss4",), "read_plateau", 12500, "MiB/s"),
     ("R2", CYCLE, "TaskScalingCurve", ("oss8",), "write_plateau", 26000, "MiB/s"),
     ("R2", CYCLE, "TaskScalingCurve", ("oss8",), "read_plateau", 27000, "MiB/s"),
-    ("R2", CYCLE, "AgainstBaseline", ("oss8", "TaskScaling"), "write_bw_scale_out", 1.008, "1"),
-    ("R2", CYCLE, "AgainstBaseline", ("oss8", "TaskScaling"), "read_bw_scale_out", 1.08, "1"),
+    (
+        "R2",
+        CYCLE,
+        "AgainstBaseline",
+        ("oss8", "TaskScaling"),
+        "write_bw_scale_out",
+        1.008,
+        "1",
+    ),
+    (
+        "R2",
+        CYCLE,
+        "AgainstBaseline",
+        ("oss8", "TaskScaling"),
+        "read_bw_scale_out",
+        1.08,
+        "1",
+    ),
     *(
-        (scenario, SAION, "RandomRead", ("gpu", *variant, span, 128, block), metric, value, unit)
+        (
+            scenario,
+            SAION,
+            "RandomRead",
+            ("gpu", *variant, span, 128, block),
+            metric,
+            value,
+            unit,
+        )
         for scenario, span, block, metric, value, unit in (
             ("O1", "one-client", "4KiB", "read_iops", 333e3, "ops/s"),
             ("O1", "one-client", "4KiB", "read_bw", 333e3 * 4096, "B/s"),
@@ -51,7 +81,15 @@ PUBLISHED = [
         for variant in (("sound", "acceptance"), ("published", "quick"))
     ),
     *(
-        ("O3", SAION, "ChecksumOverhead", ("gpu", *variant, 128, block), metric, value, unit)
+        (
+            "O3",
+            SAION,
+            "ChecksumOverhead",
+            ("gpu", *variant, 128, block),
+            metric,
+            value,
+            unit,
+        )
         for block, metric, value, unit in (
             ("4KiB", "checksum_ratio", 1 - 0.06, "1"),
             ("32KiB", "checksum_ratio", 1 - 0.17, "1"),
@@ -75,7 +113,15 @@ PUBLISHED = [
         )
     ),
     *(
-        (scenario, KAUST, "Aggregators", (partition, api, writers), "writers", writers, "1")
+        (
+            scenario,
+            KAUST,
+            "Aggregators",
+            (partition, api, writers),
+            "writers",
+            writers,
+            "1",
+        )
         for scenario, partition, writers in (
             ("K1", "lustre", 1),
             ("K2", "lustre", 144),
@@ -87,7 +133,15 @@ PUBLISHED = [
     ("C1", ORACLE, "ServerScaling", ("block", 2), "write_bw", 5.0, "GiB/s"),
     ("C1", ORACLE, "ServerScaling", ("block", 2), "read_bw", 5.0, "GiB/s"),
     *(
-        ("C2", ORACLE, "AgainstBaseline", ("nvme", "ServerScaling"), metric, (1.07 + 1.23) / 2, "1")
+        (
+            "C2",
+            ORACLE,
+            "AgainstBaseline",
+            ("nvme", "ServerScaling"),
+            metric,
+            (1.07 + 1.23) / 2,
+            "1",
+        )
         for metric in ("write_bw_ratio", "read_bw_ratio")
     ),
 ]
@@ -105,7 +159,11 @@ def entries(name, check):
     levels = len(data.pop("$index", ("$partition",)))
     found = {(): data}
     for _ in range(levels):
-        found = {(*keys, key): inner for keys, body in found.items() for key, inner in body.items()}
+        found = {
+            (*keys, key): inner
+            for keys, body in found.items()
+            for key, inner in body.items()
+        }
     return found
 
 
@@ -114,7 +172,11 @@ def leaf(name, check, keys, metric):
 
     def fits(pattern, value):
         text = isinstance(pattern, str) and isinstance(value, str)
-        return bool(re.match(f"^(?:{pattern})$", value)) if text else bool(pattern == value)
+        return (
+            bool(re.match(f"^(?:{pattern})$", value))
+            if text
+            else bool(pattern == value)
+        )
 
     partition, *rest = keys
     wanted = (f"{name}:{partition}", *rest)
@@ -132,11 +194,15 @@ def test_a_published_site_has_no_mistake(name):
     assert [str(mistake) for mistake in mistakes] == []
 
 
-@pytest.mark.parametrize("folder", folders.site_folders(SITES), ids=lambda folder: str(folder.name))
+@pytest.mark.parametrize(
+    "folder", folders.site_folders(SITES), ids=lambda folder: str(folder.name)
+)
 def test_a_site_names_the_permission_that_its_targets_need(folder):
     """Declared targets are mount points of the site; space that the job is given belongs to its user."""
     (system,) = load(folder / "settings.yaml")["systems"]
-    declared = [p["extras"].get("target", {}).get("path", "") for p in system["partitions"]]
+    declared = [
+        p["extras"].get("target", {}).get("path", "") for p in system["partitions"]
+    ]
     needed = {path for path in declared if path.startswith("/")}
     readme = folder / "README.md"
     text = readme.read_text(encoding="utf-8") if readme.exists() else ""

@@ -34,7 +34,9 @@ JSON = st.recursive(
     | st.integers()
     | st.floats(allow_nan=False, allow_infinity=False)
     | st.text(),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3)
+    ),
     max_leaves=8,
 )
 
@@ -89,7 +91,9 @@ NUMBERS = st.integers(-(2**63), 2**63 - 1) | st.floats(-1e300, 1e300)
 @given(data=st.data())
 def test_any_record_is_written_back_as_it_was(data):
     made = copy.deepcopy(dict(records.RECORD))
-    made["metrics"].append(records.metric("read_bw", median=data.draw(NUMBERS), reference=None))
+    made["metrics"].append(
+        records.metric("read_bw", median=data.draw(NUMBERS), reference=None)
+    )
     made |= data.draw(st.dictionaries(st.sampled_from(UNCHECKED), JSON))
     for key in data.draw(
         st.sets(st.sampled_from(["line", "price", "hash", "parameters", "tools"]))
@@ -114,7 +118,8 @@ def test_a_new_record_has_its_keys_in_one_order_and_is_what_is_read_of_it():
     )
     finding = Finding("G4", Outcome.WARN, "1 s", "30 s", "more", "write_bw")
     plain = {
-        name: getattr(records.record(), name) for name in ("session", "time", "partition", "case")
+        name: getattr(records.record(), name)
+        for name in ("session", "time", "partition", "case")
     }
     new = Record(
         **plain,
@@ -151,7 +156,8 @@ def test_a_new_record_has_its_keys_in_one_order_and_is_what_is_read_of_it():
     assert record.series == series_of(record.line, {"kernel": "6.1"})
     assert record.to_json()["metrics"][0]["median"] == 540.75
     assert (
-        replace(record.metrics[0], probes=None).to_json().keys() & {"probes", "derived_from"}
+        replace(record.metrics[0], probes=None).to_json().keys()
+        & {"probes", "derived_from"}
         == set()
     )
 
@@ -173,8 +179,14 @@ DAMAGES = [
         "price.capacity is None: expected float",
     ),
     ({"metrics": [records.metric("half \ud800")]}, "surrogates"),
-    ({"metrics": [records.metric(median=True)]}, "metrics[0].median is True: expected float"),
-    ({"metrics": [records.metric(spread="x")]}, "metrics[0].spread is 'x': expected float | None"),
+    (
+        {"metrics": [records.metric(median=True)]},
+        "metrics[0].median is True: expected float",
+    ),
+    (
+        {"metrics": [records.metric(spread="x")]},
+        "metrics[0].spread is 'x': expected float | None",
+    ),
     (
         {"metrics": [records.metric(reference={**REFERENCE, "value": 0})]},
         "reference.value is not more than 0",
@@ -182,7 +194,9 @@ DAMAGES = [
 ]
 
 
-@pytest.mark.parametrize(("change", "problem"), DAMAGES, ids=[problem for _, problem in DAMAGES])
+@pytest.mark.parametrize(
+    ("change", "problem"), DAMAGES, ids=[problem for _, problem in DAMAGES]
+)
 def test_a_damaged_record_is_named_with_its_key(tmp_path, change, problem):
     file = tmp_path / "s.jsonl"
     records.append(file, records.RECORD)
@@ -207,7 +221,9 @@ def test_keys_that_must_be_there(where):
     for key in list(place):
         value = place.pop(key)
         if key in NEEDED[where].split():
-            with pytest.raises(TypeError, match=rf"^the key {where}(\[0\]\.)?{key} is missing$"):
+            with pytest.raises(
+                TypeError, match=rf"^the key {where}(\[0\]\.)?{key} is missing$"
+            ):
                 Record.from_json(made)
         else:
             assert Record.from_json(made).to_json() == made

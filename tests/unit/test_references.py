@@ -11,7 +11,11 @@ from hypothesis import strategies as st
 from iogauge.core.measurement import Metric, Reference
 from iogauge.site.references import References, ReferencesError, find_mistakes, last_day
 
-METRICS = [Metric("write_bw", "MiB/s"), Metric("read_bw", "MiB/s"), Metric("open_rate", "kops/s")]
+METRICS = [
+    Metric("write_bw", "MiB/s"),
+    Metric("read_bw", "MiB/s"),
+    Metric("open_rate", "kops/s"),
+]
 HEAD = {"$sources": {"Ior": "acceptance run"}}
 
 
@@ -29,7 +33,9 @@ def write(sites, text):
 
 
 def of_leaf(leaf):
-    return [str(m) for m in find_mistakes({**HEAD, "Ior": {"disk": {"write_bw": leaf}}})]
+    return [
+        str(m) for m in find_mistakes({**HEAD, "Ior": {"disk": {"write_bw": leaf}}})
+    ]
 
 
 @pytest.mark.parametrize(
@@ -42,7 +48,12 @@ def of_leaf(leaf):
         ([100, None, None, "MiB/s"], "", "neither", "else nothing can fail"),
         (100, "", "100", "[value, lower or null"),
         (["$xfail", "", [1, 0, 0, "s"]], "", "['$xfail', ''", "with a reason"),
-        (["$xfail", "why", [1, 0, 0, "s"]], " (reason)", "'why'", "one 'until YYYY-MM-DD'"),
+        (
+            ["$xfail", "why", [1, 0, 0, "s"]],
+            " (reason)",
+            "'why'",
+            "one 'until YYYY-MM-DD'",
+        ),
         (
             ["$xfail", "a, until 2027-01-01 or until 2028-01-01", [1, 0, 0, "s"]],
             " (reason)",
@@ -71,7 +82,10 @@ def test_a_mistake_in_a_reference(leaf, key, found, allowed):
         ({**HEAD, "Ior": {}}, "Ior: found {}"),
         ({**HEAD, "Ior": {"disk": {}}}, "Ior.disk: found {}"),
         ({**HEAD, "Ior": {"$index": [], "d": {}}}, "Ior.$index: found []"),
-        ({"Ior": {"d": {"m": [1, 0, 0, "s"]}}}, "$sources.Ior: found nothing; allowed: text"),
+        (
+            {"Ior": {"d": {"m": [1, 0, 0, "s"]}}},
+            "$sources.Ior: found nothing; allowed: text",
+        ),
         (HEAD, "$sources.Ior: this check has no references here"),
     ],
 )
@@ -84,7 +98,9 @@ def test_an_index_sets_how_deep_the_metrics_lie():
     leaf = [1, 0, 0, "s"]
     entry = {"$index": ["partition", "nodes"], "disk": {"1": {"m": leaf}}}
     assert not list(find_mistakes({**HEAD, "Ior": entry}))
-    (mistake,) = find_mistakes({**HEAD, "Ior": {"$index": ["nodes"], "disk": {"1": {"m": leaf}}}})
+    (mistake,) = find_mistakes(
+        {**HEAD, "Ior": {"$index": ["nodes"], "disk": {"1": {"m": leaf}}}}
+    )
     assert str(mistake).startswith("Ior.disk.1: found {'m'")
 
 
@@ -123,15 +139,23 @@ PLAIN = {"disk": {"write_bw": [90, -0.1, None, "MiB/s"]}}
 
 
 def of_accepted(accepted, entry=PLAIN):
-    return [str(m) for m in find_mistakes({**HEAD, "Ior": entry, "$accepted": accepted})]
+    return [
+        str(m) for m in find_mistakes({**HEAD, "Ior": entry, "$accepted": accepted})
+    ]
 
 
 @pytest.mark.parametrize(
     ("accepted", "start"),
     [
         ([1], "$accepted: found [1]; allowed: a mapping"),
-        ({"Ior": {"disk": {"read_bw": [1, "MiB/s", DAY]}}}, "$accepted.Ior.disk.read_bw: found"),
-        ({"Ior": {"disk": {"write_bw": [1, "MiB/s"]}}}, "$accepted.Ior.disk.write_bw: found"),
+        (
+            {"Ior": {"disk": {"read_bw": [1, "MiB/s", DAY]}}},
+            "$accepted.Ior.disk.read_bw: found",
+        ),
+        (
+            {"Ior": {"disk": {"write_bw": [1, "MiB/s"]}}},
+            "$accepted.Ior.disk.write_bw: found",
+        ),
         (
             {"Ior": {"disk": {"write_bw": [1, "GiB/s", DAY]}}},
             "$accepted.Ior.disk.write_bw (unit): found 'GiB/s', and 'MiB/s' in the reference; allowed: one unit in both. 'iogauge calibrate' wrote this one: correct the reference",
@@ -164,9 +188,17 @@ def test_a_misspelt_metric_is_named_with_a_suggestion(sites):
 @pytest.mark.parametrize(
     ("body", "unit", "better"),
     [
-        ("write_bw: [2, 0, 0, GiB/s]", "'GiB/s'", "'MiB/s', the metric's unit: 2048 MiB/s"),
+        (
+            "write_bw: [2, 0, 0, GiB/s]",
+            "'GiB/s'",
+            "'MiB/s', the metric's unit: 2048 MiB/s",
+        ),
         ("write_bw: [2, 0, 0, s]", "'s'", "'MiB/s', the metric's unit"),
-        ("write_bw: [$xfail, 'why, until 2027-01-01', [1, 0, 0, GiB/s]]", "'GiB/s'", "1024 MiB/s"),
+        (
+            "write_bw: [$xfail, 'why, until 2027-01-01', [1, 0, 0, GiB/s]]",
+            "'GiB/s'",
+            "1024 MiB/s",
+        ),
     ],
 )
 def test_a_wrong_unit_is_named_with_the_converted_value(sites, body, unit, better):
@@ -257,7 +289,8 @@ CASES = {
     "tier": ["quick", "daily"],
 }
 BLOCKS = [
-    {**CASES, "block": [block], "tasks": [tasks]} for block, tasks in (("4KiB", 1), ("1MiB", 2))
+    {**CASES, "block": [block], "tasks": [tasks]}
+    for block, tasks in (("4KiB", 1), ("1MiB", 2))
 ]
 
 

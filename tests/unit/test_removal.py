@@ -33,7 +33,9 @@ def fill(path, files, depth=0, width=2):
     for number in range(files):
         (path / f"f{number}").touch()
     inner = (
-        sum(fill(path / f"d{n}", files, depth - 1, width) + 1 for n in range(width)) if depth else 0
+        sum(fill(path / f"d{n}", files, depth - 1, width) + 1 for n in range(width))
+        if depth
+        else 0
     )
     return files + inner
 
@@ -179,14 +181,19 @@ def test_nothing_precious_is_lost_when_directories_are_swapped(tmp_path, level):
     end = time.monotonic() + 600
     top.mkdir()
     with swapping(spot, tmp_path / "aside", precious) as swaps:
-        while swaps.value < 10_000 or removed < 20 or (refused < 20 and level != "inner"):
+        while (
+            swaps.value < 10_000 or removed < 20 or (refused < 20 and level != "inner")
+        ):
             assert time.monotonic() < end, (swaps.value, removed, refused)
             with contextlib.suppress(OSError):
                 (case / "inner").mkdir(parents=True, exist_ok=True)
                 for where in (session, case, case / "inner"):
                     (where / "f").touch()
                 (session / directory.MARKER).touch()
-            for remove, path in ((directory.remove_case, case), (directory.remove, session)):
+            for remove, path in (
+                (directory.remove_case, case),
+                (directory.remove, session),
+            ):
                 try:
                     remove(str(path))
                     removed += 1
@@ -216,7 +223,9 @@ def test_nothing_is_made_through_a_swapped_directory(tmp_path):
 
 
 @pytest.mark.parametrize("number", [errno.EIO, errno.ESTALE])
-def test_a_directory_that_cannot_be_listed_does_not_keep_the_others(tmp_path, monkeypatch, number):
+def test_a_directory_that_cannot_be_listed_does_not_keep_the_others(
+    tmp_path, monkeypatch, number
+):
     for name in ("bad", "good", "other"):
         (tmp_path / "top" / name / "below").mkdir(parents=True)
     scandir = os.scandir

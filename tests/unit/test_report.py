@@ -18,16 +18,32 @@ from support import records
 
 
 def metric(verdict="PASS", **change):
-    plain = {"median": 540.8, "spread": 0.0312, "reason": "its reason", "ceiling": 1144.4}
+    plain = {
+        "median": 540.8,
+        "spread": 0.0312,
+        "reason": "its reason",
+        "ceiling": 1144.4,
+    }
     return records.metric(**{"verdict": verdict, **plain, **change})
 
 
 def finding(outcome, about="write_bw", guard="G6"):
-    return {"guard": guard, "outcome": outcome, "metric": about, "saw": "saw 5", "demands": "3"}
+    return {
+        "guard": guard,
+        "outcome": outcome,
+        "metric": about,
+        "saw": "saw 5",
+        "demands": "3",
+    }
 
 
 def record(verdict="PASS", **change):
-    plain = {"case": "Ior %api=posix", "partition": "disk", "environment": "env", "price": None}
+    plain = {
+        "case": "Ior %api=posix",
+        "partition": "disk",
+        "environment": "env",
+        "price": None,
+    }
     plain |= {"reason": "the reason", "metrics": [metric(verdict)]}
     return records.record(verdict, **plain | change)
 
@@ -75,7 +91,11 @@ def test_an_expected_failure_fails_no_run(gate):
 @pytest.mark.parametrize(
     ("verdict", "findings", "reason"),
     [
-        ("INVALID", [finding("invalid", None), finding("warn")], "G6: saw 5; demanded: 3"),
+        (
+            "INVALID",
+            [finding("invalid", None), finding("warn")],
+            "G6: saw 5; demanded: 3",
+        ),
         (
             "UNSTABLE",
             [finding("unstable"), finding("invalid", "read_bw")],
@@ -96,12 +116,26 @@ def test_the_reason_of_a_row(verdict, findings, reason):
 
 def of_the_readme():
     """Three of the cases in the README's table, with findings that repeat."""
-    load = {"outcome": "warn", "metric": None, "saw": "load before the run 7.58 x cores"}
-    busy = {"guard": "G15", "demands": "", "remedy": "See what else runs on the nodes", **load}
+    load = {
+        "outcome": "warn",
+        "metric": None,
+        "saw": "load before the run 7.58 x cores",
+    }
+    busy = {
+        "guard": "G15",
+        "demands": "",
+        "remedy": "See what else runs on the nodes",
+        **load,
+    }
     loose = {"guard": "G17", "outcome": "unstable", "metric": "remove_rate"}
     loose |= {"saw": "the repetitions spread by 21.3%", "demands": "at most 20%"}
     loose |= {"remedy": "Repeat when the target is quiet, or raise limits.max_spread"}
-    rate = {"unit": "ops/s", "reference": None, "ceiling": None, "reason": "nothing to compare"}
+    rate = {
+        "unit": "ops/s",
+        "reference": None,
+        "ceiling": None,
+        "reason": "nothing to compare",
+    }
     slow = {"verdict": "FAIL", "spread": 0.175, "ceiling": None}
     files = "IorPosix %files=per-process %order=sequential %cache="
     return [
@@ -109,8 +143,16 @@ def of_the_readme():
             "UNSTABLE",
             case="MdtestHard",
             metrics=[
-                metric("UNREFERENCED", name="create_rate", median=28223, spread=0.08, **rate),
-                metric("UNSTABLE", name="remove_rate", median=23429, spread=0.213, **rate),
+                metric(
+                    "UNREFERENCED",
+                    name="create_rate",
+                    median=28223,
+                    spread=0.08,
+                    **rate,
+                ),
+                metric(
+                    "UNSTABLE", name="remove_rate", median=23429, spread=0.213, **rate
+                ),
             ],
             findings=[busy, loose],
         ),
@@ -119,7 +161,11 @@ def of_the_readme():
             case="FioRandomRead %block=4KiB",
             metrics=[
                 metric(
-                    name="read_iops", median=18675, unit="ops/s", reason="at least 19000", **slow
+                    name="read_iops",
+                    median=18675,
+                    unit="ops/s",
+                    reason="at least 19000",
+                    **slow,
                 ),
                 metric(name="read_bw", median=72.95, reason="at least 74.22", **slow),
             ],
@@ -166,7 +212,10 @@ def test_a_bandwidth_fails_with_its_operations_and_not_once_more():
     def pair(spread):
         iops = metric("FAIL", name="read_iops", reason="too few", spread=0.1)
         found = [iops, metric("FAIL", name="read_bw", reason="too slow", spread=spread)]
-        return ["; ".join(row.reasons) for row in outcome.rows([record("FAIL", metrics=found)])]
+        return [
+            "; ".join(row.reasons)
+            for row in outcome.rows([record("FAIL", metrics=found)])
+        ]
 
     assert pair(0.1) == ["too few", "too few"]
     assert pair(0.2) == ["too few", "too slow"]  # not the same samples
@@ -177,9 +226,17 @@ def test_json_has_the_figures_and_the_reasons():
     told = json.loads(outcome.to_json(found, found.ending(False)))
     assert (told["word"], told["status"]) == ("FAILED", 1)
     loose, lost = told["metrics"][1], told["metrics"][-1]
-    assert (loose["median"], loose["unit"], loose["verdict"]) == (23429, "ops/s", "UNSTABLE")
+    assert (loose["median"], loose["unit"], loose["verdict"]) == (
+        23429,
+        "ops/s",
+        "UNSTABLE",
+    )
     assert loose["reasons"][0].startswith("G17: the repetitions spread by 21.3%")
-    assert (lost["metric"], lost["median"], lost["reasons"]) == (None, None, ["the reason"])
+    assert (lost["metric"], lost["median"], lost["reasons"]) == (
+        None,
+        None,
+        ["the reason"],
+    )
 
 
 # --- cases that never came to a verdict -----------------------------------------------------------
@@ -214,7 +271,9 @@ def test_a_case_without_a_record_is_an_error(tmp_path):
 
 
 def test_what_cannot_run_is_said_once_a_reason(tmp_path):
-    too_few = "sanity error: ERROR: this scenario cannot be run at this scale: too few bytes"
+    too_few = (
+        "sanity error: ERROR: this scenario cannot be run at this scale: too few bytes"
+    )
     names = ("Burst", "Steady %x=1", "Burst %x=2")
     cases = [case(name, fail_reason=too_few) for name in names]
     fine = case("Fine", result="pass", fail_reason=None)
@@ -226,7 +285,16 @@ def test_what_cannot_run_is_said_once_a_reason(tmp_path):
 
 
 #: What a decided case's record has, and an undecided one has no knowledge of.
-UNKNOWN = {"suite", "overridden", "price", "stack", "line", "series", "fingerprint", "layout"}
+UNKNOWN = {
+    "suite",
+    "overridden",
+    "price",
+    "stack",
+    "line",
+    "series",
+    "fingerprint",
+    "layout",
+}
 
 
 def documented():
@@ -246,7 +314,10 @@ def test_an_undecided_case_has_the_documented_form(tmp_path):
         "tasks_per_node": 2,
         "repetitions": 3,
     }
-    file = write(tmp_path, case("Ior %tasks=4 %api=posix %fix.x=1", **known, tasks=4, api="posix"))
+    file = write(
+        tmp_path,
+        case("Ior %tasks=4 %api=posix %fix.x=1", **known, tasks=4, api="posix"),
+    )
     (one,) = undecided(file, [], confirms="r", selection="-n x", accepts=False)
     found = one.to_json()
     assert {key: found[key] for key in known} == known
@@ -262,7 +333,9 @@ def test_a_record_counts_once(tmp_path):
     assert undecided(file, [record(), record()]) == []
 
 
-@pytest.mark.parametrize("text", ["{", "[]", '{"runs": [{}]}', '{"runs": [{"testcases": [5]}]}'])
+@pytest.mark.parametrize(
+    "text", ["{", "[]", '{"runs": [{}]}', '{"runs": [{"testcases": [5]}]}']
+)
 def test_what_is_no_report_is_refused(tmp_path, text):
     (tmp_path / "r").write_text(text)
     with pytest.raises(ValueError, match=r"."):
@@ -278,9 +351,12 @@ def test_a_metric_that_could_not_be_computed_has_a_row():
         finding("warn", "read_fit", guard="points"),
         finding("warn", "write_bw", guard="points"),
     ]
-    found = outcome.rows([record("INVALID", metrics=[metric("PASS")], findings=lacking)])
+    found = outcome.rows(
+        [record("INVALID", metrics=[metric("PASS")], findings=lacking)]
+    )
     assert [
-        (row.metric, row.measured, row.verdict.value, "; ".join(row.reasons)) for row in found
+        (row.metric, row.measured, row.verdict.value, "; ".join(row.reasons))
+        for row in found
     ] == [
         ("write_bw", "540.8 MiB/s ±3.1%", "PASS", "points, a remark, no fault: saw 5"),
         ("read_hold", "-", "INVALID", "saw 5"),
@@ -288,7 +364,12 @@ def test_a_metric_that_could_not_be_computed_has_a_row():
     ]
 
 
-PRICE = {"currency": "USD", "per_gb_month": 0.095, "capacity": 51_200_000_000_000, "source": "list"}
+PRICE = {
+    "currency": "USD",
+    "per_gb_month": 0.095,
+    "capacity": 51_200_000_000_000,
+    "source": "list",
+}
 
 
 def bandwidth(gb_s, verdict="PASS", **change):
@@ -299,9 +380,17 @@ def bandwidth(gb_s, verdict="PASS", **change):
 def test_cost_rests_on_the_newest_valid_value_of_the_best_case():
     other = bandwidth(2.0, case="Ior %api=mpiio")
     found = page.costs(
-        [bandwidth(9.0), bandwidth(2.5, "FAIL"), bandwidth(8.0, "INVALID"), other, record()]
+        [
+            bandwidth(9.0),
+            bandwidth(2.5, "FAIL"),
+            bandwidth(8.0, "INVALID"),
+            other,
+            record(),
+        ]
     )
-    assert [(one.short_name, bytes_s) for one, _, bytes_s in found] == [("Ior posix", 2.5e9)]
+    assert [(one.short_name, bytes_s) for one, _, bytes_s in found] == [
+        ("Ior posix", 2.5e9)
+    ]
 
 
 # --- a second run refutes a failure, or does not --------------------------------------------------
@@ -322,10 +411,15 @@ def one(verdict, session, **change):
         (one("PASS", "b"), 1),
     ],
 )
-def test_a_failure_stands_unless_its_own_case_passed_when_measured_again(second, status):
+def test_a_failure_stands_unless_its_own_case_passed_when_measured_again(
+    second, status
+):
     first = one("FAIL", "a")
     assert exit_status([first, second], gate=False) == status
     session = SessionRecords([first, second])
-    assert [session.is_unconfirmed(record) for record in session] == [status == 0, False]
+    assert [session.is_unconfirmed(record) for record in session] == [
+        status == 0,
+        False,
+    ]
     assert session.counts(first) == bool(status)
     assert ("not confirmed" in session.ending(False).sentence) == (status == 0)

@@ -32,7 +32,11 @@ EXTRAS = PartitionExtras.model_validate(
 @pytest.mark.parametrize("launcher", ["srun", "mpirun"])
 def test_a_job_script_does_not_grow_with_the_nodes(launcher):
     def script(nodes):
-        hosts = [f"node{number:04d}" for number in range(nodes)] if launcher == "mpirun" else []
+        hosts = (
+            [f"node{number:04d}" for number in range(nodes)]
+            if launcher == "mpirun"
+            else []
+        )
         launch = Launch(
             run_tasks=launcher,
             each_node=per_node_launcher(launcher, nodes, hosts),
@@ -47,16 +51,24 @@ def test_a_job_script_does_not_grow_with_the_nodes(launcher):
 def test_a_record_of_a_thousand_nodes_is_small(tmp_path):
     plan = healthy.plan(NODES, tasks=NODES * scale.TASKS)
     found = collect.collect(scale.build(tmp_path, NODES), plan, 0)
-    assert (len(found.views), len(found.nodes), len(found.idle)) == (NODES, NODES, NODES)
+    assert (len(found.views), len(found.nodes), len(found.idle)) == (
+        NODES,
+        NODES,
+        NODES,
+    )
     assert len(found.outputs["write"][0].phases[0].rank_seconds) == NODES * scale.TASKS
     judged = case.judge(plan, found, healthy.METRICS, {}, EXTRAS, "quick")
     prints = fingerprint.merge(found.nodes)
-    prints |= fingerprint.of_case(hosts=[v.host for v in found.views], tools=[], commands=[])
+    prints |= fingerprint.of_case(
+        hosts=[v.host for v in found.views], tools=[], commands=[]
+    )
     assert prints["nodes"] == f"n[1-{NODES}]"
     assert prints["nic.eth0.firmware"] == "1.0 | 1.1 | 1.2"
     assert str(prints["mem.bytes"]).count(" | ") == 8
     assert f" | and {NODES - 8} more (" in str(prints["mem.bytes"])
-    told = [str(finding) for finding in judged.findings] + [m.reason for m in judged.metrics]
+    told = [str(finding) for finding in judged.findings] + [
+        m.reason for m in judged.metrics
+    ]
     assert len(json.dumps([prints, told, judged.reason])) < 20_000
 
 

@@ -61,7 +61,9 @@ SIZES = (
     ],
 )
 def test_sizes_that_clients_do_not_see_alike_yet(warnings, read, outcome):
-    whole = said(case().output("write", warnings=warnings), "read", 2, bytes_moved=GIB - 1 + read)
+    whole = said(
+        case().output("write", warnings=warnings), "read", 2, bytes_moved=GIB - 1 + read
+    )
     finding = figures.bytes_moved(whole.phase("write"))
     assert finding.outcome == outcome, finding.saw
 
@@ -101,7 +103,9 @@ def test_g8_lets_a_buffered_read_fetch_a_quarter_again(o_direct, share, outcome)
     assert finding.outcome is outcome, finding
 
 
-@pytest.mark.parametrize(("operations", "refused"), [(None, True), (500, True), (5000, False)])
+@pytest.mark.parametrize(
+    ("operations", "refused"), [(None, True), (500, True), (5000, False)]
+)
 def test_g8_knows_the_metadata_of_a_disturber(operations, refused):
     """btrfs: its files cost 16 KiB each, also beside a stream that is direct."""
     claimed = 376 * MIB
@@ -153,11 +157,15 @@ WAYS = (DISK, OTHER, "8:0", "8:16", "8:32", "8:48")
         ({"8:0": 0.5, "8:16": 0.5}, {"8:0": 0.2, "8:16": 0.2}, Outcome.INVALID),
     ],
 )
-def test_what_carried_the_writes_may_contradict_reads_and_confirms_none(wrote, read, outcome):
+def test_what_carried_the_writes_may_contradict_reads_and_confirms_none(
+    wrote, read, outcome
+):
     """A client that serves its file system itself (FUSE), whose servers are reached through the network."""
     whole, told = case().below(devices=(), disks=(), ways=WAYS), {}
     for name, shares in (("write", wrote), ("read", read)):
-        counted = [{way: Reading(*(round(x * GIB),) * 2) for way, x in shares.items()}] * 2
+        counted = [
+            {way: Reading(*(round(x * GIB),) * 2) for way, x in shares.items()}
+        ] * 2
         if name == "read":
             # Some executions are as they should be.
             counted[1] = dict.fromkeys(wrote, Reading(GIB, GIB))
@@ -187,7 +195,9 @@ def test_a_device_that_the_kernel_says_it_does_not_count(moved, outcome):
     for name in ("write", "read"):
         whole = said(whole, name, 2, operations=None)
         each = {"asked": Reading(GIB, GIB), "moved": Reading(GIB, GIB)}
-        tasks = [task(**each, counters={"252:0": Reading(count, count)}) for count in moved]
+        tasks = [
+            task(**each, counters={"252:0": Reading(count, count)}) for count in moved
+        ]
         told |= heard(whole, *tasks, name=name).evidence.testimony
     seen = whole.alter(testimony=told).phase("write")
     assert bool(seen.case.counters) == any(moved)
@@ -204,7 +214,9 @@ def test_the_first_node_is_the_node_of_the_job_script():
         task(host="node9", started=100.0, ended=101.0),
     )
     testimony = Testimony(witnesses=tasks, expected=2)
-    whole = case(views=views, opened=views[1], found=((99.0, 0), (101.5, 7), (9002.0, 0)))
+    whole = case(
+        views=views, opened=views[1], found=((99.0, 0), (101.5, 7), (9002.0, 0))
+    )
 
     def seen(asked_for=None, **left):
         """The first execution that writes, of which the kernels say this."""
@@ -230,7 +242,10 @@ def test_g19_gives_no_credit_for_what_only_reads():
         assert seen.case.traits.accounts
         assert (others._beside(one).written > 0) == (name == "write"), name
         stats = (replace(one.output.phases[0], name="stat"),)
-        assert others._beside(replace(one, output=replace(one.output, phases=stats))) == Reading()
+        assert (
+            others._beside(replace(one, output=replace(one.output, phases=stats)))
+            == Reading()
+        )
 
 
 @pytest.mark.parametrize(
@@ -247,8 +262,12 @@ def test_servers_of_several_hosts_start_their_clocks_apart(sharing, of_tasks, ou
     tasks = tuple(task(host=host, ended=6.0, **says) for host in hosts)
     whole = said(case(), "write", seconds=2.0, bytes_moved=size).alter(
         views=tuple(replace(view, host=host, cache_id="one") for host in hosts),
-        activity=tuple(Instant(1 + n / 10, 0, size * min(n, 30) // 30) for n in range(51)),
-        testimony={"write": (Testimony(witnesses=tasks, expected=sharing, of_tasks=of_tasks),)},
+        activity=tuple(
+            Instant(1 + n / 10, 0, size * min(n, 30) // 30) for n in range(51)
+        ),
+        testimony={
+            "write": (Testimony(witnesses=tasks, expected=sharing, of_tasks=of_tasks),)
+        },
     )
     finding = clock.seconds_witnessed(whole.phase("write"))
     assert finding.outcome is outcome, finding
@@ -262,7 +281,9 @@ def test_g22_counts_the_jobs_of_fio(processes, refused, monkeypatch):
     )
     monkeypatch.setattr(origin, "objection", lambda execution: "")
     finding = origin.tool_integrity(whole.phase("write"))
-    assert (f"had {processes - 1} processes for its 2 job(s)" in finding.saw) is refused, finding
+    assert (
+        f"had {processes - 1} processes for its 2 job(s)" in finding.saw
+    ) is refused, finding
     assert not refused or finding.outcome is Outcome.INVALID
     script = whole.alter(nodes=({"script.fio": "#!/bin/sh"},))
     assert "processes for its" not in origin.tool_integrity(script.phase("write")).saw
@@ -271,7 +292,12 @@ def test_g22_counts_the_jobs_of_fio(processes, refused, monkeypatch):
 def timed(tool, ended, parameters, **left):
     """A case that makes files in 2 s, as its tool says, and whose only task ran for longer."""
     whole = said(
-        case(**left), "write", name="create", seconds=2.0, tool=tool, parameters=parameters
+        case(**left),
+        "write",
+        name="create",
+        seconds=2.0,
+        tool=tool,
+        parameters=parameters,
     )
     return heard(whole.planned("write", direction="metadata"), task(ended=ended))
 
@@ -280,7 +306,11 @@ def timed(tool, ended, parameters, **left):
     ("tool", "told_of", "outcome"),
     [
         ("mdtest", {"begins_at": 700, "iterations": 1}, Outcome.INVALID),
-        ("mdtest", {"begins_at": 700, "iterations": 3}, Outcome.OK),  # each took so long
+        (
+            "mdtest",
+            {"begins_at": 700, "iterations": 3},
+            Outcome.OK,
+        ),  # each took so long
         ("mdtest", {"begins_at": 701, "iterations": 1}, Outcome.OK),
         ("fio", {}, Outcome.INVALID),
         ("fio", {"ramp_time": "5s"}, Outcome.WARN),  # nobody tells
@@ -310,7 +340,9 @@ def test_how_long_a_tool_worked(tool, told_of, outcome):
         (1000, 124.6, Outcome.INVALID),
     ],
 )
-def test_a_tool_whose_lines_were_kept_back_has_its_run_time_and_a_start(nodes, ended, outcome):
+def test_a_tool_whose_lines_were_kept_back_has_its_run_time_and_a_start(
+    nodes, ended, outcome
+):
     whole = timed("mdtest", ended, {})
     seen = replace(whole, plan=replace(whole.plan, nodes=nodes)).phase("write")
     finding = clock.seconds_witnessed(seen)
@@ -336,9 +368,13 @@ def test_a_tool_whose_lines_were_kept_back_has_its_run_time_and_a_start(nodes, e
         ((640_000, 0), "0", False, Outcome.OK),
     ],
 )
-def test_files_of_each_execution_are_held_against_its_devices(written, unlink, syncs, outcome):
+def test_files_of_each_execution_are_held_against_its_devices(
+    written, unlink, syncs, outcome
+):
     made = {"name": "create", "operations": 10_000, "parameters": {"unlink": unlink}}
-    whole = said(case(), "write", 2, **made).planned("write", direction="metadata", syncs=syncs)
+    whole = said(case(), "write", 2, **made).planned(
+        "write", direction="metadata", syncs=syncs
+    )
     tasks = [task(counters={"8:16": Reading(0, count)}) for count in written]
     finding = guards_witness.storage(heard(whole, *tasks).phase("write"))
     assert finding.outcome is outcome, finding
@@ -357,7 +393,9 @@ def test_files_of_each_execution_are_held_against_its_devices(written, unlink, s
         ("xfs", "rw,wsync", "write", 4096, 160 << 10),
     ],
 )
-def test_how_much_a_file_system_may_write_beside_an_operation(kind, options, name, size, credit):
+def test_how_much_a_file_system_may_write_beside_an_operation(
+    kind, options, name, size, credit
+):
     moved = None if size is None else 1000 * size
     whole = said(case(), "write", name=name, operations=1000, bytes_moved=moved)
     (view,) = whole.evidence.views
@@ -367,11 +405,15 @@ def test_how_much_a_file_system_may_write_beside_an_operation(kind, options, nam
     assert others._beside(one).written // 1000 == credit
 
 
-@pytest.mark.parametrize(("read", "outcome"), [(973, Outcome.OK), (900, Outcome.INVALID)])
+@pytest.mark.parametrize(
+    ("read", "outcome"), [(973, Outcome.OK), (900, Outcome.INVALID)]
+)
 def test_g8_asks_the_disks_below_devices_that_are_read(read, outcome):
     """A loop device over a file with holes answers, and its file's disk moves nothing."""
     whole = said(case(disks=("8:0",)), "write", name="devices", bytes_moved=GIB)
-    whole = whole.planned("write", direction="elsewhere", of_devices=True, launch="once")
+    whole = whole.planned(
+        "write", direction="elsewhere", of_devices=True, launch="once"
+    )
     counters = {"7:0": Reading(GIB, 0), "8:0": Reading(read * MIB, 0)}
     one = task(asked=Reading(GIB, 0), moved=Reading(GIB, 0), counters=counters)
     found = list(bytes_witnessed(heard(whole, one).phase("write")))

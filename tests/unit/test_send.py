@@ -26,10 +26,17 @@ TOKEN, DOOR = "token-that-nobody-may-see", "door-that-nobody-may-see"
 
 
 def message(case="IorPosix", link="https://ci.invalid/1"):
-    point = Run(datetime(2026, 1, 5, tzinfo=timezone.utc), "s1", 60.0, Verdict.FAIL, "a", None)
+    point = Run(
+        datetime(2026, 1, 5, tzinfo=timezone.utc), "s1", 60.0, Verdict.FAIL, "a", None
+    )
     curve = Curve(title=case, unit="MiB/s", points=[point])
     trouble = Trouble(
-        kind="FAIL", where="site:scratch", case=case, metric="write_bw", measured="60", curve=curve
+        kind="FAIL",
+        where="site:scratch",
+        case=case,
+        metric="write_bw",
+        measured="60",
+        curve=curve,
     )
     return Message(
         Alarm(
@@ -49,7 +56,9 @@ def serve():
 
         def make(*answers):
             given = answers or ((200, {}, "ok"),)
-            return running.enter_context(served(lambda n, _: given[min(n, len(given)) - 1]))
+            return running.enter_context(
+                served(lambda n, _: given[min(n, len(given)) - 1])
+            )
 
         yield make
 
@@ -63,7 +72,10 @@ def _quick(monkeypatch):
 
 
 def to_webhook(server):
-    return {"IOGAUGE_WEBHOOK_URL": f"{server.url}/{DOOR}", "IOGAUGE_WEBHOOK_TOKEN": TOKEN}
+    return {
+        "IOGAUGE_WEBHOOK_URL": f"{server.url}/{DOOR}",
+        "IOGAUGE_WEBHOOK_TOKEN": TOKEN,
+    }
 
 
 def failure(environment, sent=None):
@@ -98,11 +110,18 @@ def test_a_webhook_gets_text_and_values(serve):
     [
         ({Verdict.FAIL: 1, Verdict.PASS: 2}, True, "FAILED", "1 failed (FAIL)"),
         ({Verdict.PASS: 2}, False, "ok", "2 passed"),
-        ({Verdict.PASS: 2, Verdict.UNREFERENCED: 1}, False, "partly proven", "2 passed"),
+        (
+            {Verdict.PASS: 2, Verdict.UNREFERENCED: 1},
+            False,
+            "partly proven",
+            "2 passed",
+        ),
         ({Verdict.UNREFERENCED: 1}, False, "nothing proven", "1 proves nothing"),
     ],
 )
-def test_a_program_is_told_the_word_and_the_sentence_of_the_report(counts, failed, word, summary):
+def test_a_program_is_told_the_word_and_the_sentence_of_the_report(
+    counts, failed, word, summary
+):
     ending = conclude(counts, gate=False)
     told = Message(replace(message().alarm, ending=ending)).to_json()
     assert (told["failed"], told["word"]) == (failed, word)
@@ -151,15 +170,19 @@ def test_a_redirection_takes_no_token_elsewhere(serve, code):
 
 def test_no_log_holds_the_address(serve, caplog):
     caplog.set_level(logging.DEBUG)
-    receivers.receivers(to_webhook(serve((200, {"not a header\r\nX": "y"}, "ok"))))["webhook"](
-        message()
-    )
+    receivers.receivers(to_webhook(serve((200, {"not a header\r\nX": "y"}, "ok"))))[
+        "webhook"
+    ](message())
     assert DOOR not in caplog.text and TOKEN not in caplog.text
 
 
-@pytest.mark.parametrize("url", [*(f"file:///{DOOR}", f"ftp://h/{DOOR}", DOOR, f"http:///{DOOR}")])
+@pytest.mark.parametrize(
+    "url", [*(f"file:///{DOOR}", f"ftp://h/{DOOR}", DOOR, f"http:///{DOOR}")]
+)
 def test_what_is_no_address(url):
-    assert failure({"IOGAUGE_WEBHOOK_URL": url}) == "the address is no http(s)://host/..."
+    assert (
+        failure({"IOGAUGE_WEBHOOK_URL": url}) == "the address is no http(s)://host/..."
+    )
 
 
 # The command.
@@ -186,7 +209,9 @@ def test_a_command_gets_the_text_without_a_shell_and_without_secrets(tmp_path):
     ],
 )
 def test_a_command_that_fails(command, said):
-    assert failure({"IOGAUGE_ALARM_COMMAND": command, "PATH": os.environ["PATH"]}) == said
+    assert (
+        failure({"IOGAUGE_ALARM_COMMAND": command, "PATH": os.environ["PATH"]}) == said
+    )
 
 
 # The note.
@@ -212,7 +237,9 @@ def test_a_note_is_a_block_of_code_on_the_merge_request(serve):
 
 def test_a_merge_request_is_a_number(serve):
     server = serve()
-    assert "expected its number" in failure(in_gitlab(server, CI_MERGE_REQUEST_IID="1/../2"))
+    assert "expected its number" in failure(
+        in_gitlab(server, CI_MERGE_REQUEST_IID="1/../2")
+    )
     assert server.got == []
 
 
@@ -229,12 +256,18 @@ def run_alarm(home, *words, **extra):
 
 def test_each_receiver_gets_its_own_token(serve):
     server = serve((201, {}, '{"markdown": "m"}'))
-    both = {**to_webhook(server), **in_gitlab(server), "IOGAUGE_GITLAB_TOKEN": "another"}
+    both = {
+        **to_webhook(server),
+        **in_gitlab(server),
+        "IOGAUGE_GITLAB_TOKEN": "another",
+    }
     for receiver in receivers.receivers(both).values():
         receiver(message())
     for path, headers, _ in server.got:
         own = (headers.get("authorization"), headers.get("private-token"))
-        assert own == ((f"Bearer {TOKEN}", None) if path == f"/{DOOR}" else (None, "another"))
+        assert own == (
+            (f"Bearer {TOKEN}", None) if path == f"/{DOOR}" else (None, "another")
+        )
 
 
 @pytest.mark.slow
@@ -271,11 +304,16 @@ def test_a_site_names_a_command_a_mail_and_a_file_with_an_address(tmp_path, serv
         command=f"{tmp_path}/tell 'us all'",
         webhook_files=(str(tmp_path / "chat"),),
     )
-    found = receivers.receivers({"PATH": f"{tmp_path}:{os.environ['PATH']}"}, [declared])
+    found = receivers.receivers(
+        {"PATH": f"{tmp_path}:{os.environ['PATH']}"}, [declared]
+    )
     for receiver in found.values():
         receiver(message())
     text = got.read_text()
-    assert "sendmail -i -t\nTo: a@example.org, b@example.org\nSubject: iogauge site: FAILED" in text
+    assert (
+        "sendmail -i -t\nTo: a@example.org, b@example.org\nSubject: iogauge site: FAILED"
+        in text
+    )
     assert "tell us all\niogauge site: FAILED" in text
     assert [path for path, *_ in server.got] == [f"/{DOOR}"]
     assert DOOR not in " ".join(found)
@@ -286,8 +324,12 @@ def test_a_workflow_of_teams_gets_a_card():
     assert attachment["content"]["body"][0]["text"].startswith("iogauge site: FAILED")
 
 
-@pytest.mark.skipif(shutil.which("openssl") is None, reason="no openssl to make a certificate")
-def test_the_certificates_of_the_system_are_trusted_and_no_others(serve, tmp_path, monkeypatch):
+@pytest.mark.skipif(
+    shutil.which("openssl") is None, reason="no openssl to make a certificate"
+)
+def test_the_certificates_of_the_system_are_trusted_and_no_others(
+    serve, tmp_path, monkeypatch
+):
     words = "openssl req -x509 -newkey rsa:2048 -nodes -keyout key -out cert -days 2 -subj /CN=x"
     name = "subjectAltName=IP:127.0.0.1"
     assert completed([*words.split(), "-addext", name], cwd=tmp_path).returncode == 0

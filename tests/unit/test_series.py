@@ -4,12 +4,25 @@ import re
 
 import pytest
 
-from iogauge.core.measurement import Moment, Phase, Quantity, ToolOutput, ToolOutputError
+from iogauge.core.measurement import (
+    Moment,
+    Phase,
+    Quantity,
+    ToolOutput,
+    ToolOutputError,
+)
 from iogauge.guards import figures
 from iogauge.guards.finding import Outcome
 from iogauge.plan.seen import MOVED, SERVERS, Instant, Note, Noted
 from iogauge.plan.stage import PhaseRun
-from iogauge_extras.loads.series import SERIES, Change, Dip, Series, series_of_instants, with_series
+from iogauge_extras.loads.series import (
+    SERIES,
+    Change,
+    Dip,
+    Series,
+    series_of_instants,
+    with_series,
+)
 from support.whole import data
 
 MIB = 1 << 20
@@ -24,7 +37,9 @@ def looks(rates, begin=103.07, pause=0.2):
     def written(when):
         done = when - begin
         whole = [max(0.0, min(1.0, done - second)) for second in range(len(rates))]
-        return int(MIB * sum(rate * part for rate, part in zip(rates, whole, strict=True)))
+        return int(
+            MIB * sum(rate * part for rate, part in zip(rates, whole, strict=True))
+        )
 
     times = [90 + n * pause for n in range(int((begin - 90 + len(rates) + 2) / pause))]
     return [Instant(round(when, 2), 7 * MIB, 5 * MIB + written(when)) for when in times]
@@ -42,7 +57,9 @@ def series(rates):
 
 def output(seconds, mib_s=100.0):
     phase = Phase("write", {"bw": Quantity(mib_s, "MiB/s")}, seconds)
-    return ToolOutput("fio", "3.33", (phase,), moments=(Moment("timestamp", BOOTED + RUN.ended),))
+    return ToolOutput(
+        "fio", "3.33", (phase,), moments=(Moment("timestamp", BOOTED + RUN.ended),)
+    )
 
 
 def test_a_steady_write_is_as_long_as_the_tool_says():
@@ -62,19 +79,27 @@ def test_a_stall_is_a_dip_of_its_length_and_depth():
         pytest.approx(100, abs=1),
         pytest.approx(12, abs=1),
     )
-    assert (other.begin_s, other.seconds) == (pytest.approx(200, abs=1), pytest.approx(3, abs=1))
+    assert (other.begin_s, other.seconds) == (
+        pytest.approx(200, abs=1),
+        pytest.approx(3, abs=1),
+    )
     assert longest.lowest == pytest.approx(0.1, abs=0.01)
 
 
 def test_burst_credits_that_are_used_up_are_a_change_of_level():
     found = series([300.0] * 200 + [100.0] * 400).change
     assert found.at_s == pytest.approx(200, abs=1)
-    assert (found.before / MIB, found.after / MIB) == (pytest.approx(300), pytest.approx(100))
+    assert (found.before / MIB, found.after / MIB) == (
+        pytest.approx(300),
+        pytest.approx(100),
+    )
 
 
 def test_the_worst_minute_and_the_best_are_the_tools_bandwidth_times_their_share():
     rates = [100.0] * 240 + [200.0] * 60
-    seen = with_series(output(300.0, 60.0), noted(looks(rates)), RUN, "write, repetition 1")
+    seen = with_series(
+        output(300.0, 60.0), noted(looks(rates)), RUN, "write, repetition 1"
+    )
     (phase,) = seen.phases
     assert phase.rates["best_minute"].value == pytest.approx(60 * 200 / 120, rel=0.01)
     assert phase.rates["worst_minute"].value == pytest.approx(60 * 100 / 120, rel=0.01)
@@ -86,11 +111,17 @@ def test_the_worst_minute_and_the_best_are_the_tools_bandwidth_times_their_share
 
 @pytest.mark.parametrize(
     ("instants", "seconds"),
-    [([], 300.0), (looks([100.0] * 5), 1.0), ([Instant(t, 0, 5) for t in range(90, 400)], 300.0)],
+    [
+        ([], 300.0),
+        (looks([100.0] * 5), 1.0),
+        ([Instant(t, 0, 5) for t in range(90, 400)], 300.0),
+    ],
     ids=["nobody counts", "too short", "nothing moved"],
 )
 def test_without_a_count_there_is_no_series(instants, seconds):
-    with pytest.raises(ToolOutputError, match="write, repetition 2: no counter under the target's"):
+    with pytest.raises(
+        ToolOutputError, match="write, repetition 2: no counter under the target's"
+    ):
         with_series(output(seconds), noted(instants), RUN, "write, repetition 2")
 
 
@@ -132,10 +163,13 @@ def test_g17_says_what_the_servers_counted_in_a_dip():
         )
     ]
     moved = [Note(i.time, MOVED, [i.read, i.written]) for i in looks(rates)]
-    seen = with_series(output(120.0), Noted({"n1": [*moved, *counted]}), RUN, "write, repetition 1")
+    seen = with_series(
+        output(120.0), Noted({"n1": [*moved, *counted]}), RUN, "write, repetition 1"
+    )
     found = g17(seen.parameters[SERIES])
     assert found.outcome is Outcome.WARN
     assert re.search(
-        r"; the servers counted from \S+ to \S+ UTC: rig-OST0003 moved [0-9.]+ MiB/s, ", found.saw
+        r"; the servers counted from \S+ to \S+ UTC: rig-OST0003 moved [0-9.]+ MiB/s, ",
+        found.saw,
     )
     assert "OST0000" not in found.saw

@@ -89,13 +89,24 @@ processes.beside(lambda: main(["servers", "rig", *sys.argv[1:]]))
 print(flush=True)
 sys.stdin.read()
 """
-    words = [sys.executable, "-c", code, f"{exporter}/metrics", "http://127.0.0.1:9/metrics"]
+    words = [
+        sys.executable,
+        "-c",
+        code,
+        f"{exporter}/metrics",
+        "http://127.0.0.1:9/metrics",
+    ]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
     with subprocess.Popen(words, cwd=tmp_path, **pipes) as agent:
         deadline = time.monotonic() + 60
-        while len([*seen.read(tmp_path).each(SERVERS)]) < 3 and time.monotonic() < deadline:
+        while (
+            len([*seen.read(tmp_path).each(SERVERS)]) < 3
+            and time.monotonic() < deadline
+        ):
             time.sleep(0.1)
-        children = Path(f"/proc/{agent.pid}/task/{agent.pid}/children").read_text().split()
+        children = (
+            Path(f"/proc/{agent.pid}/task/{agent.pid}/children").read_text().split()
+        )
         agent.communicate()
     looks, problems = looks_of(seen.read(tmp_path))
     assert [count.bytes for _, count in looks["rig-OST0000"][:2]] == [MIB, 2 * MIB]
@@ -111,7 +122,9 @@ def counted(rates, step=5, ms=None):
     sums = {target: [0, 0, 0] for target in rates}
     notes = []
     for n in range(len(next(iter(rates.values()))) + 1):
-        notes.append(Note(95.0 + n * step, SERVERS, ["lctl", "", json.loads(json.dumps(sums))]))
+        notes.append(
+            Note(95.0 + n * step, SERVERS, ["lctl", "", json.loads(json.dumps(sums))])
+        )
         for target, of in rates.items():
             if n < len(of):
                 moved = of[n] * step
@@ -151,7 +164,9 @@ def test_if_all_wait_for_one_its_disks_tell():
 
 def test_if_none_fell_others_may_have_used_them():
     rates = {f"rig-OST000{n}": [60.0] * 14 for n in range(4)}
-    assert told(counted(rates)).endswith("the 3 other(s) 60.00 MiB/s, 60.00 MiB/s at other times")
+    assert told(counted(rates)).endswith(
+        "the 3 other(s) 60.00 MiB/s, 60.00 MiB/s at other times"
+    )
     assert told(Noted({})) == ""
 
 
@@ -165,7 +180,11 @@ def test_a_target_that_began_anew_is_left_out():
 
 
 def test_the_record_keeps_a_rate_for_each_step():
-    rates = {"rig-OST0000": [60.0] * 14, "rig-OST0001": [0.0] * 14, "rig-MDT0000": [8.0] * 14}
+    rates = {
+        "rig-OST0000": [60.0] * 14,
+        "rig-OST0001": [0.0] * 14,
+        "rig-MDT0000": [8.0] * 14,
+    }
     silent = Note(99.0, SERVERS, ["http://oss2/metrics", "refused", {}])
     noted = counted(rates)
     found = for_record(
@@ -180,7 +199,12 @@ def test_the_record_keeps_a_rate_for_each_step():
     figure = ElementTree.fromstring(charts.over_time("t", found["write.1"], "MiB/s"))
     lines = [one.get("class") for one in figure.iter() if one.tag.endswith("polyline")]
     assert lines == ["trace c0", "trace c1"]
-    ((title, unit, curves, caption), metadata) = sweeps.of_servers(record(servers=found))
+    ((title, unit, curves, caption), metadata) = sweeps.of_servers(
+        record(servers=found)
+    )
     assert (unit, metadata[1], list(curves)) == ("MiB/s", "ops/s", ["rig-OST0000"])
     assert "write.1: OSTs of" in title
-    assert caption == "counted by the servers, for all clients; a rate is that of 5.0 s; refused"
+    assert (
+        caption
+        == "counted by the servers, for all clients; a rate is that of 5.0 s; refused"
+    )

@@ -68,14 +68,20 @@ class Servers:
         }
         for job in (
             options.FioJob(
-                name="layout", pattern="write", fsync_at_end=True, checksum_bytes=4096, **fields
+                name="layout",
+                pattern="write",
+                fsync_at_end=True,
+                checksum_bytes=4096,
+                **fields,
             ),
             options.FioJob(name="read", pattern="randread", runtime_s=1, **fields),
             options.FioJob(name="long", pattern="randread", runtime_s=300, **fields),
         ):
             (self.stage / f"{job.name}.fio").write_text(job.job_file())
         self.program("launch", THREE)
-        (self.bin / "hosts").write_text("".join(f"127.0.0.{n} n{n}\n" for n in (1, 2, 3)))
+        (self.bin / "hosts").write_text(
+            "".join(f"127.0.0.{n} n{n}\n" for n in (1, 2, 3))
+        )
 
     def program(self, name, text):
         return script(self.bin / name, text)
@@ -97,7 +103,11 @@ class Servers:
         target.mkdir(exist_ok=True)
         mount = mounts.find_mount(str(target))
         order = job_order(
-            str(target), type=mount.type, source=mount.source, lock=None, session="session"
+            str(target),
+            type=mount.type,
+            source=mount.source,
+            lock=None,
+            session="session",
         )
         (self.stage / "case.json").write_text(json.dumps(order.to_json()))
         agent = f"env PYTHONPATH={LIBRARY.parent} {sys.executable} -m iogauge.job.agent"
@@ -122,7 +132,9 @@ class Servers:
         process = self.start(
             [*words, str(self.directory), program or shutil.which("fio") or "", "lo"]
         )
-        told = wait_for(lambda: seen.read(self.stage).by_host(SERVER), 30, "the server's address")
+        told = wait_for(
+            lambda: seen.read(self.stage).by_host(SERVER), 30, "the server's address"
+        )
         ((address, server),) = told.values()
         return process, address, server
 
@@ -172,7 +184,9 @@ def test_a_server_here_serves_the_phases_of_a_job(servers):
     # The agent looks at this process while the phase lasts: fio itself, and what it starts for two jobs.
     assert max(count for _, count in seen.read(servers.stage).counts(PROCESSES)) >= 3
     # It listens there, and nowhere else.
-    ends = re.findall(rf"([0-9A-F]+):{int(match[1]):04X} \S+ 0A ", servers.text("sockets.1.out"))
+    ends = re.findall(
+        rf"([0-9A-F]+):{int(match[1]):04X} \S+ 0A ", servers.text("sockets.1.out")
+    )
     assert ends == ["0100007F"]
     # One address in the names of both runs: the read made no files of its own.
     assert sorted(servers.text("files.1.out").splitlines()) == [
@@ -187,7 +201,9 @@ def test_a_server_here_serves_the_phases_of_a_job(servers):
     assert not servers.directory.exists()
 
 
-@pytest.mark.parametrize("damage", ["true", 'truncate -s 0 "$FILE"; truncate -s 256K "$FILE"'])
+@pytest.mark.parametrize(
+    "damage", ["true", 'truncate -s 0 "$FILE"; truncate -s 256K "$FILE"']
+)
 def test_servers_check_the_data_in_the_warm_up(servers, damage):
     words = " ".join(options.verification(4096))
     status, printed = servers.run(
@@ -216,7 +232,9 @@ def test_a_server_that_is_lost_spoils_the_result(servers):
         f"iog_phase lose {servers.bin / 'lose'}\niog_client read read.fio read.json",
     )
     assert status == 0, printed  # fio calls that a success
-    with pytest.raises(ToolOutputError, match=r"a server's report is missing; fio said: .*connect"):
+    with pytest.raises(
+        ToolOutputError, match=r"a server's report is missing; fio said: .*connect"
+    ):
         servers.measured("read.json", "read.1.out", "read.1.err")
     wait_for(servers.all_gone, 10, "the end of all processes")
 
@@ -256,7 +274,10 @@ def test_servers_that_do_not_come_up(servers, start, message):
 def test_servers_at_one_address_would_share_their_files(servers):
     status, printed = servers.run(f"iog_agents fio 3 lo {servers.bin / 'launch'}")
     assert status == 1
-    assert "several nodes serve at 127.0.0.1; name their interface in extras.interface" in printed
+    assert (
+        "several nodes serve at 127.0.0.1; name their interface in extras.interface"
+        in printed
+    )
     wait_for(servers.all_gone, 10, "the end of all processes")
 
 

@@ -27,11 +27,15 @@ def home(tmp_path, monkeypatch):
 @pytest.mark.parametrize("value", ["state", "~/state"])
 def test_a_relative_place_is_refused(monkeypatch, value):
     monkeypatch.setenv("IOGAUGE_HOME", value)
-    with pytest.raises(SystemExit, match=r"IOGAUGE_HOME is .*: expected an absolute path"):
+    with pytest.raises(
+        SystemExit, match=r"IOGAUGE_HOME is .*: expected an absolute path"
+    ):
         paths.state_dir()
 
 
-@pytest.mark.parametrize(("value", "gate"), [("1", True), ("YES", True), ("", False), ("0", False)])
+@pytest.mark.parametrize(
+    ("value", "gate"), [("1", True), ("YES", True), ("", False), ("0", False)]
+)
 def test_gate(monkeypatch, value, gate):
     monkeypatch.setenv("IOGAUGE_GATE", value)
     assert current.is_gate() is gate
@@ -84,7 +88,8 @@ def test_what_cannot_be_removed_is_said_with_the_command(tmp_path, capsys):
     (case.parent / directory.MARKER).unlink()
     run.clean()
     assert (
-        f"left behind, remove it with: iogauge clean --target {tmp_path}" in capsys.readouterr().err
+        f"left behind, remove it with: iogauge clean --target {tmp_path}"
+        in capsys.readouterr().err
     )
     assert case.exists()
 
@@ -113,7 +118,13 @@ def test_a_gate_that_decides_nothing_fails(tmp_path, gate, words, decided, statu
     done = completed([sys.executable, "-c", script, *words], env=environment)
     assert done.returncode == status, done.stderr
     proven = decided or "-l" in words
-    said = "" if proven else "FAILED: this run" if gate else "nothing proven: no case was measured"
+    said = (
+        ""
+        if proven
+        else "FAILED: this run"
+        if gate
+        else "nothing proven: no case was measured"
+    )
     assert said in done.stderr and ("no case was measured" in done.stderr) is not proven
     assert not (tmp_path / "iogauge").exists()
 

@@ -42,7 +42,9 @@ class Project:
         for name in ("activate", "Makefile"):
             shutil.copy2(ROOT / name, self.root / name)
         (self.root / "reframe").mkdir()
-        shutil.copy2(ROOT / "reframe/pyproject.toml", self.root / "reframe/pyproject.toml")
+        shutil.copy2(
+            ROOT / "reframe/pyproject.toml", self.root / "reframe/pyproject.toml"
+        )
         self.bin = directory / "bin"
         self.bin.mkdir()
         self.tools = directory / "tools"
@@ -74,14 +76,21 @@ class Project:
 
     def decision(self):
         """The variables that stack.env sets."""
-        done = self.run("bash", "-c", 'set -a; . "$1"; env', "-", str(self.home / "stack.env"))
-        return dict(line.split("=", 1) for line in done.stdout.splitlines() if "=" in line)
+        done = self.run(
+            "bash", "-c", 'set -a; . "$1"; env', "-", str(self.home / "stack.env")
+        )
+        return dict(
+            line.split("=", 1) for line in done.stdout.splitlines() if "=" in line
+        )
 
     def linked_with(self, library):
         """Let ldd say that every program is linked with ``library`` (a path, or a name not found)."""
         name = Path(library).name
         arrow = f"{library} (0x00007f)" if library.startswith("/") else "not found"
-        stub(self.bin / "ldd", f"printf '\\tlibc.so.6 => /lib/libc.so.6\\n\\t{name} => {arrow}\\n'")
+        stub(
+            self.bin / "ldd",
+            f"printf '\\tlibc.so.6 => /lib/libc.so.6\\n\\t{name} => {arrow}\\n'",
+        )
 
     def make_ready(self):
         """Let .venv look as ci/setup leaves it."""
@@ -91,7 +100,9 @@ class Project:
             content = f"{self.root / '.venv'}\n".encode()
             content += (self.root / f"requirements/{part}.lock").read_bytes()
             content += (self.root / "reframe/pyproject.toml").read_bytes()
-            (self.root / f".venv/.iogauge-{part}").write_text(hashlib.sha256(content).hexdigest())
+            (self.root / f".venv/.iogauge-{part}").write_text(
+                hashlib.sha256(content).hexdigest()
+            )
 
 
 @pytest.fixture
@@ -127,7 +138,10 @@ def test_stack_prefers_what_the_user_names_then_spack_then_path(project):
 
     done = project.stack()
     assert listed(done.stdout)["ior"] == str(view / "bin/ior")
-    assert project.decision()["IOGAUGE_STACK_NAME"] == "Spack environment environments/local"
+    assert (
+        project.decision()["IOGAUGE_STACK_NAME"]
+        == "Spack environment environments/local"
+    )
 
 
 def site_settings(project, *stacks):
@@ -159,7 +173,10 @@ def test_stack_is_that_of_the_site(project):
     said = project.stack().stdout
     assert listed(said)["ior"] == str(view / "ior")
     assert "not installed" not in said
-    assert project.decision()["IOGAUGE_STACK_NAME"] == "Spack environment environments/mysite"
+    assert (
+        project.decision()["IOGAUGE_STACK_NAME"]
+        == "Spack environment environments/mysite"
+    )
 
 
 def test_environment_by_who_names_it(project):
@@ -172,10 +189,18 @@ def test_environment_by_who_names_it(project):
     site_settings(project, "mysite", "mysite-gpu")
     both = "environments/mysite\nenvironments/mysite-gpu"
     assert told() == told("--named") == (0, both)
-    assert told(IOGAUGE_ENVIRONMENT="environments/mysite-gpu") == (0, "environments/mysite-gpu")
-    assert told("mysite", IOGAUGE_ENVIRONMENT="mysite-gpu") == (0, "environments/mysite")
+    assert told(IOGAUGE_ENVIRONMENT="environments/mysite-gpu") == (
+        0,
+        "environments/mysite-gpu",
+    )
+    assert told("mysite", IOGAUGE_ENVIRONMENT="mysite-gpu") == (
+        0,
+        "environments/mysite",
+    )
     assert told("nowhere")[0] == 2
-    outside = project.root.parent / "repository/environments/mine"  # of a site outside the clone
+    outside = (
+        project.root.parent / "repository/environments/mine"
+    )  # of a site outside the clone
     outside.mkdir(parents=True)
     (outside / "spack.yaml").touch()
     stub(project.root / ".venv/bin/python", f"echo {outside}")
@@ -196,7 +221,10 @@ def test_stack_takes_the_launcher_beside_the_library(project, tmp_path):
 
     done = project.stack(path=[wrong / "bin", project.bin])
     assert listed(done.stdout)["mpirun"] == str(right / "bin/mpirun")
-    assert f"{wrong}/bin/mpirun comes first, but {project.bin}/ior is linked with" in done.stdout
+    assert (
+        f"{wrong}/bin/mpirun comes first, but {project.bin}/ior is linked with"
+        in done.stdout
+    )
     assert project.decision()["IOGAUGE_STACK_PATH"] == f"{right}/bin"
 
     done = project.stack(path=[right / "bin", project.bin])
@@ -210,7 +238,10 @@ def test_stack_reports_a_launcher_of_another_mpi(project):
     project.linked_with("/nonexistent/lib/libmpi.so.40")
     done = project.stack()
     assert done.returncode == 0
-    assert "missing: the mpirun of /nonexistent/lib/libmpi.so.40, with which" in done.stdout
+    assert (
+        "missing: the mpirun of /nonexistent/lib/libmpi.so.40, with which"
+        in done.stdout
+    )
     assert "each task would run alone" in done.stdout
 
 
@@ -221,7 +252,10 @@ def test_setup_refuses_a_path_that_no_job_script_can_hold(project):
     project.root = odd
     done = project.run("bash", "ci/setup")
     assert done.returncode == 1
-    assert f"the path {odd}/.iogauge holds ' '" in done.stderr and "IOGAUGE_HOME" in done.stderr
+    assert (
+        f"the path {odd}/.iogauge holds ' '" in done.stderr
+        and "IOGAUGE_HOME" in done.stderr
+    )
     assert not (odd / ".iogauge").exists() and not (odd / ".venv").exists()
 
 
@@ -229,7 +263,8 @@ def test_setup_refuses_a_path_that_no_job_script_can_hold(project):
 
 SHELLS = [
     pytest.param(
-        shell, marks=pytest.mark.skipif(not shutil.which(shell), reason=f"no {shell} here")
+        shell,
+        marks=pytest.mark.skipif(not shutil.which(shell), reason=f"no {shell} here"),
     )
     for shell in ("bash", "dash", "zsh")
 ]
@@ -253,7 +288,9 @@ def test_activate_sets_the_variables_and_is_idempotent(project, shell, options):
     stub(prefix / "bin/ior")
     assert project.stack(env={"IOGAUGE_STACK": str(prefix)}).returncode == 0
     done = activate(
-        project, shell, f'{options}\n. "$A"\necho "$PATH"\n. "$A"\n. "$A"\necho "$PATH"\nenv'
+        project,
+        shell,
+        f'{options}\n. "$A"\necho "$PATH"\n. "$A"\n. "$A"\necho "$PATH"\nenv',
     )
     assert done.returncode == 0, done.stderr
     once, again, *environment = done.stdout.splitlines()
@@ -280,7 +317,9 @@ def test_the_line_for_cron_works_in_its_shell(project):
 @pytest.mark.parametrize("shell", SHELLS)
 def test_activate_without_setup_says_what_to_run(project, shell):
     done = activate(
-        project, shell, 'before=$PATH; . "$A"; echo "$?"; [ "$PATH" = "$before" ] && echo same'
+        project,
+        shell,
+        'before=$PATH; . "$A"; echo "$?"; [ "$PATH" = "$before" ] && echo same',
     )
     assert done.stdout.split() == ["1", "same"]
     assert "run: make setup" in done.stderr
@@ -329,7 +368,9 @@ def test_setup_without_network_names_the_other_way(project):
     assert done.returncode == 1
     assert "127.0.0.1" in done.stderr, "what was not reached is named"
     assert "PIP_NO_INDEX=1 PIP_FIND_LINKS=DIR ci/setup" in done.stderr
-    assert not (project.root / ".venv/.iogauge-runtime").exists(), "half made is not ready"
+    assert not (project.root / ".venv/.iogauge-runtime").exists(), (
+        "half made is not ready"
+    )
 
 
 # ----- lock files, Makefile, layout -----------------------------------------------------------------

@@ -73,14 +73,18 @@ def test_per_server_and_per_tib(tmp_path):
     measure(tmp_path, "20270101T1-n-1", 100.0, fingerprint={"lustre.servers": 4})
     measure(tmp_path, "20270102T1-n-1", 180.0, fingerprint={"lustre.servers": 8})
     (ratio,) = compared(tmp_path, "day=2027-01-01", "day=2027-01-02", tib=3.0).ratios
-    assert ratio.per_server == pytest.approx(0.9) and ratio.per_tib == pytest.approx(1.8)
+    assert ratio.per_server == pytest.approx(0.9) and ratio.per_tib == pytest.approx(
+        1.8
+    )
 
 
 def test_places_are_not_mixed(tmp_path):
     for partition in ("home", "scratch"):
         measure(tmp_path, "20270101T1-n-1", 100.0, partition=partition)
     measure(tmp_path, "20270102T1-n-1", 100.0, partition="scratch")
-    with pytest.raises(CompareError, match=r"mysite:home .* choose one of them, for example day="):
+    with pytest.raises(
+        CompareError, match=r"mysite:home .* choose one of them, for example day="
+    ):
         compared(tmp_path, "day=2027-01-01", "day=2027-01-02")
     # If both sides have the same places, each is compared with itself.
     assert len(compared(tmp_path, "day=2027-01-01", "day=2027-01-01").ratios) == 2
@@ -151,7 +155,8 @@ def test_values_that_are_not_valid_do_not_count(tmp_path):
     measure(tmp_path, "20270101T1-n-1", 100.0)
     measure(tmp_path, "20270102T1-n-1", 500.0, metric={"verdict": "INVALID"})
     with pytest.raises(
-        CompareError, match=r"no valid metric .* in common .*day=2027-01-02: \w+ is INVALID"
+        CompareError,
+        match=r"no valid metric .* in common .*day=2027-01-02: \w+ is INVALID",
     ):
         compared(tmp_path, "day=2027-01-01", "day=2027-01-02")
 
@@ -167,7 +172,9 @@ def test_the_command_prints_and_writes_both(upgraded, tmp_path, monkeypatch):
     assert "worse" in done.output and "kernel: 5.14 -> 5.15" in done.output
     text = page.read_text()
     assert "worse in 1" in text and "<svg" in text and "<script" not in text
-    done = CliRunner().invoke(app.app, ["compare", BEFORE, AFTER, "--json", "--servers", "1,2"])
+    done = CliRunner().invoke(
+        app.app, ["compare", BEFORE, AFTER, "--json", "--servers", "1,2"]
+    )
     assert json.loads(done.output)["ratios"][0]["per_server"] < 0.5
     done = CliRunner().invoke(app.app, ["compare", BEFORE, AFTER, "--servers", "4"])
     assert done.exit_code == 2

@@ -91,7 +91,11 @@ def test_a_sound_site_has_no_mistake():
     ],
 )
 def test_an_unknown_key_is_named_with_the_known_ones(below, allowed):
-    own = {"budget": {"node_hours": 1}, "cases": {"FioMetadata": {}}, "tiers": {"quick": {}}}
+    own = {
+        "budget": {"node_hours": 1},
+        "cases": {"FioMetadata": {}},
+        "tiers": {"quick": {}},
+    }
     data = changed(EXTRAS, GOOD["systems"][0]["partitions"][0]["extras"] | own)
     (mistake,) = mistakes(changed(f"{EXTRAS}.{below}colour", "red", data))
     assert mistake.startswith(
@@ -114,7 +118,12 @@ def test_an_unknown_key_is_named_with_the_known_ones(below, allowed):
             "node.memory: found '0 B'; allowed: greater than 0",
             "",
         ),
-        (f"{EXTRAS}.target.path", "here", "target.path: 'here' must be", "absolute path"),
+        (
+            f"{EXTRAS}.target.path",
+            "here",
+            "target.path: 'here' must be",
+            "absolute path",
+        ),
         (
             f"{EXTRAS}.target",
             {"path": "$DW", "type": "xfs", "uuid": "a"},
@@ -132,7 +141,12 @@ def test_a_mistake_under_extras(path, value, said, allowed):
 @pytest.mark.parametrize(
     ("path", "value", "start", "allowed"),
     [
-        (f"{PARTITION}.time_limit", DELETE, f"{NAMED}.time_limit: found nothing", "30m"),
+        (
+            f"{PARTITION}.time_limit",
+            DELETE,
+            f"{NAMED}.time_limit: found nothing",
+            "30m",
+        ),
         (f"{PARTITION}.max_jobs", 4, f"{NAMED}.max_jobs: found 4", "1: two cases"),
         (
             "environments.0.features",
@@ -140,7 +154,12 @@ def test_a_mistake_under_extras(path, value, said, allowed):
             "environments.env.features: found feature 'ioor'",
             "fio, fio-metadata, io500, ior",
         ),
-        ("systems.0.name", "other", "systems: found systems: other", "named 'good' as its folder"),
+        (
+            "systems.0.name",
+            "other",
+            "systems: found systems: other",
+            "named 'good' as its folder",
+        ),
         (
             f"{PARTITION}.scheduler",
             DELETE,
@@ -165,15 +184,30 @@ def test_a_mistake_under_extras(path, value, said, allowed):
             f"{NAMED}.sched_options.use_nodes_opton: found an unknown key (did you mean use_nodes_",
             "the keys hosts, ignore_reqnodenotavail",
         ),
-        ("systems.0.modules", ["a"], "systems.good.modules: found ['a']", "modules_system, one of"),
-        (f"{PARTITION}.access", ["-A x"], f"{NAMED}.access: found ['-A x']", "takes no options"),
+        (
+            "systems.0.modules",
+            ["a"],
+            "systems.good.modules: found ['a']",
+            "modules_system, one of",
+        ),
+        (
+            f"{PARTITION}.access",
+            ["-A x"],
+            f"{NAMED}.access: found ['-A x']",
+            "takes no options",
+        ),
         (
             f"{PARTITION}.resources",
             [{"name": "disk", "options": ["--disk=1"]}],
             f"{NAMED}.resources: found [",
             "nothing: scheduler local takes no options. Name the scheduler that does",
         ),
-        ("systems.0.hostnames", DELETE, "systems.good.hostnames: this key", "is missing"),
+        (
+            "systems.0.hostnames",
+            DELETE,
+            "systems.good.hostnames: this key",
+            "is missing",
+        ),
     ],
 )
 def test_a_mistake_elsewhere(path, value, start, allowed):
@@ -189,12 +223,17 @@ def test_content_that_is_no_mapping_is_a_mistake(data):
 
 
 def test_an_option_that_reframe_would_leave_out():
-    slurm = changed(f"{PARTITION}.scheduler", "slurm", changed(f"{EXTRAS}.resources", ["bb"]))
+    slurm = changed(
+        f"{PARTITION}.scheduler", "slurm", changed(f"{EXTRAS}.resources", ["bb"])
+    )
     options = ["--bb=capacity={capacity}", "--gres=disk:{size}"]
     (mistake,) = mistakes(
         changed(f"{PARTITION}.resources", [{"name": "bb", "options": options}], slurm)
     )
-    assert f"{NAMED}.resources.bb: found '--gres=disk:{{size}}'; allowed: {{capacity}}" in mistake
+    assert (
+        f"{NAMED}.resources.bb: found '--gres=disk:{{size}}'; allowed: {{capacity}}"
+        in mistake
+    )
 
 
 # --- detection ------------------------------------------------------------------------------------
@@ -290,7 +329,9 @@ def test_a_state_directory_that_something_would_act_upon_is_refused(
         lambda path: os.symlink("/no/such/file", path),
     ],
 )
-def test_a_site_whose_settings_are_no_file_is_named_and_not_waited_for(sites, capsys, make):
+def test_a_site_whose_settings_are_no_file_is_named_and_not_waited_for(
+    sites, capsys, make
+):
     (sites / "broken").mkdir()
     file = sites / "broken" / folders.SETTINGS
     make(file)
@@ -350,7 +391,9 @@ def test_a_system_that_cannot_measure_ends_the_run(extras, message):
 
 
 def stacked(*environments):
-    environs = [SimpleNamespace(name=str(n), extras=e) for n, e in enumerate(environments)]
+    environs = [
+        SimpleNamespace(name=str(n), extras=e) for n, e in enumerate(environments)
+    ]
     return SimpleNamespace(
         name="s", partitions=[SimpleNamespace(extras={"target": {}}, environs=environs)]
     )
@@ -364,7 +407,11 @@ def test_a_site_without_its_stack_cannot_run(monkeypatch):
 
 def with_stack(name):
     data = copy.deepcopy(GOOD)
-    data["environments"][0] = {"name": "env", "target_systems": ["good"], "extras": {"stack": name}}
+    data["environments"][0] = {
+        "name": "env",
+        "target_systems": ["good"],
+        "extras": {"stack": name},
+    }
     return data
 
 
@@ -386,7 +433,11 @@ def test_an_environment_gets_what_its_stack_has_built(tmp_path, monkeypatch):
     command, proof = environment["prepare_cmds"]
     assert proof.startswith('[ "$?" -eq 0 ] || {')
     assert command == f". {tmp_path}/environments/site/.spack-env/activate.sh"
-    assert environment["extras"]["installed"]["hashes"] == {"ior": "i", "fio": "f", "mpi": "m"}
+    assert environment["extras"]["installed"]["hashes"] == {
+        "ior": "i",
+        "fio": "f",
+        "mpi": "m",
+    }
 
 
 @pytest.mark.parametrize(
@@ -397,7 +448,11 @@ def test_an_environment_gets_what_its_stack_has_built(tmp_path, monkeypatch):
             ["envv"],
             "environment 'envv' (did you mean env?); allowed: env",
         ),
-        ("systems.0.partitions.0.launcher", "mpiexe", "launcher 'mpiexe' (did you mean mpiexec?)"),
+        (
+            "systems.0.partitions.0.launcher",
+            "mpiexe",
+            "launcher 'mpiexe' (did you mean mpiexec?)",
+        ),
         ("environments.0.features", ["iro"], "feature 'iro' (did you mean ior?)"),
     ],
 )

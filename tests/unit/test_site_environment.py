@@ -46,7 +46,8 @@ def test_stacks_of_the_selected_site(folders, system, host, found):
 
 
 @pytest.mark.parametrize(
-    ("system", "said"), [("three", "no site three; known: one, two"), ("one:x", "known: cpu, gpu")]
+    ("system", "said"),
+    [("three", "no site three; known: one, two"), ("one:x", "known: cpu, gpu")],
 )
 def test_what_does_not_exist_is_refused(folders, system, said):
     with pytest.raises(ValueError, match=said):

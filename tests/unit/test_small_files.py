@@ -19,11 +19,18 @@ DATA = 3901 * 40
         ({"type": "ext4"}, True, True, DATA),
         ({"type": "btrfs", "compresses": True}, False, False, None),
         ({"type": "btrfs", "compresses": True}, True, False, None),
-        ({"type": "lustre"}, False, False, None),  # the answer to open(2) may hold the data
+        (
+            {"type": "lustre"},
+            False,
+            False,
+            None,
+        ),  # the answer to open(2) may hold the data
         ({"type": "lustre"}, True, True, DATA),
     ],
 )
-def test_reads_of_small_files_claim_bytes(target, random, claims, data_bytes, monkeypatch):
+def test_reads_of_small_files_claim_bytes(
+    target, random, claims, data_bytes, monkeypatch
+):
     output = ToolOutput("mdtest", "4.0.0", (Phase("read", {}, 1.0, operations=40),))
     monkeypatch.setattr("iogauge.cases.mdtest._parse", lambda printed: output)
     read = PhasePlan(

@@ -35,5 +35,7 @@ def test_damaged_facts_are_refused(tmp_path, key):
 def test_a_program_of_a_view_leads_to_its_stack(tmp_path):
     write_facts(tmp_path / ".spack-env")
     view = tmp_path / ".spack-env" / "view" / "bin"
-    assert stack.of_program(str(view / "ior")) == stack.read(tmp_path / ".spack-env" / "stack.json")
+    assert stack.of_program(str(view / "ior")) == stack.read(
+        tmp_path / ".spack-env" / "stack.json"
+    )
     assert stack.of_program("/usr/bin/fio") is None

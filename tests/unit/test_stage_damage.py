@@ -53,7 +53,9 @@ def verdict_of(stage, nodes=1):
 
 
 def samples(found):
-    return [] if isinstance(found, ToolOutputError) else [m.samples for m in found.metrics]
+    return (
+        [] if isinstance(found, ToolOutputError) else [m.samples for m in found.metrics]
+    )
 
 
 def is_silent(name):
@@ -119,7 +121,9 @@ def test_a_file_that_is_no_file_any_more(good, how):
             REPLACED[how](copy / file.name)
             found = verdict_of(copy)
         if isinstance(found, ToolOutputError):
-            assert file.name.split(".")[0] in str(found) or "seen" in str(found), str(found)
+            assert file.name.split(".")[0] in str(found) or "seen" in str(found), str(
+                found
+            )
         else:
             # What may be missing was not emptied, or says nothing of the judged repetitions.
             assert found.verdict is not Verdict.PASS or is_silent(file.name), file.name
@@ -162,7 +166,10 @@ def test_every_cut_of_what_the_verdict_rests_on(good):
             for cut in [*range(0, end, 11), *range(end - 8, end)]:
                 (copy / name).write_bytes(whole[:cut])
                 found = verdict_of(copy)
-                assert isinstance(found, ToolOutputError) or found.verdict is not Verdict.PASS, cut
+                assert (
+                    isinstance(found, ToolOutputError)
+                    or found.verdict is not Verdict.PASS
+                ), cut
 
 
 def test_the_answer_of_one_node_does_not_stand_for_another(tmp_path):
@@ -181,7 +188,8 @@ def test_a_job_that_did_not_begin_tells_what_its_shell_said(tmp_path):
     (stage / "rfm_job.err").write_text(said)
     told = str(verdict_of(stage))
     assert (
-        "target (ModuleNotFoundError: No module named 'encodings', the job's exit status 0)" in told
+        "target (ModuleNotFoundError: No module named 'encodings', the job's exit status 0)"
+        in told
     )
 
 

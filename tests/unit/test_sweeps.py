@@ -32,7 +32,9 @@ def point(x, value, name="tasks", verdict="PASS", **more):
 
 def drawn(plot):
     several = len({dot.x for dot in plot.dots}) > 1
-    return ElementTree.fromstring((charts.sweep if several else bars.beside)(plot, lambda _: "r1"))
+    return ElementTree.fromstring(
+        (charts.sweep if several else bars.beside)(plot, lambda _: "r1")
+    )
 
 
 def texts(figure, name):
@@ -53,9 +55,16 @@ def test_a_scaling_curve_has_its_ideal_its_published_points_and_its_ceiling():
     assert len(shapes(figure, "published")) == 4
     assert len(shapes(figure, "dot")) == 4
     words = " ".join([*texts(figure, "text"), *texts(figure, "title")])
-    for said in ("tasks", "reference 1250 MiB/s: acceptance", "ceiling 1300 MiB/s: 1 device(s)"):
+    for said in (
+        "tasks",
+        "reference 1250 MiB/s: acceptance",
+        "ceiling 1300 MiB/s: 1 device(s)",
+    ):
         assert said in words
-    assert "n = 3 medians of 2 samples; MiB/s; 2027-01-31; 1 node; ior 4.0.0" in plot.caption
+    assert (
+        "n = 3 medians of 2 samples; MiB/s; 2027-01-31; 1 node; ior 4.0.0"
+        in plot.caption
+    )
 
 
 @pytest.mark.parametrize(
@@ -73,7 +82,11 @@ def test_what_cannot_be_compared_makes_no_curve(found):
 
 
 def test_an_invalid_point_is_hollow_and_an_outlier_is_beyond_the_axis():
-    found = [point(1, 100.0), point(2, 200.0), point(4, 9000.0, verdict="INVALID", ceiling=None)]
+    found = [
+        point(1, 100.0),
+        point(2, 200.0),
+        point(4, 9000.0, verdict="INVALID", ceiling=None),
+    ]
     found[2] = point(4, 9000.0, verdict="INVALID", ceiling=None, published=400.0)
     (plot,) = sweeps.plots(found)
     (clipped,) = shapes(drawn(plot), "clip")
@@ -82,12 +95,16 @@ def test_an_invalid_point_is_hollow_and_an_outlier_is_beyond_the_axis():
 
 def test_a_needle_is_ranked_and_its_outlier_named():
     probes = {f"OST{n:04}": 100.0 + n for n in range(60)} | {"OST0030": 40.0}
-    needle = MetricRecord.from_json(metric("target_median", median=129.0, probes=probes))
+    needle = MetricRecord.from_json(
+        metric("target_median", median=129.0, probes=probes)
+    )
     figure = ElementTree.fromstring(bars.ranking("t", needle, ["OST0030"]))
     (slow,) = shapes(figure, "slow")
     assert texts(slow, "title") == ["OST0030: 40.00 MiB/s, -69.0% against the median"]
     said = texts(figure, "text")
-    assert any(one.startswith("OST0030") for one in said[:3]) and said[1].endswith("and 28 more")
+    assert any(one.startswith("OST0030") for one in said[:3]) and said[1].endswith(
+        "and 28 more"
+    )
 
 
 def test_nodes_against_targets_and_nodes_against_nodes_are_a_map():
@@ -106,7 +123,9 @@ def test_nodes_against_targets_and_nodes_against_nodes_are_a_map():
         for a, b in permutations(["n1", "n2", "n3"], 2)
     }
     found.append(
-        records.record(check="NetworkCeiling", metrics=[metric("pair_median", probes=pairs)])
+        records.record(
+            check="NetworkCeiling", metrics=[metric("pair_median", probes=pairs)]
+        )
     )
     targets, nodes = (
         ElementTree.fromstring(bars.cells_map(title, unit, cells, {"n2"}))
@@ -134,7 +153,9 @@ def test_what_is_proportional_is_straight_over_a_wide_range():
         assert y == pytest.approx(y0 + (y1 - y0) * (x - x0) / (x1 - x0), abs=0.2)
     (curve,) = (t for t in shapes(figure, "trace") if t.get("points"))
     middle = tuple(map(float, str(curve.get("points")).split()[1].split(",")))
-    assert middle[1] == pytest.approx(y0 + (y1 - y0) * (middle[0] - x0) / (x1 - x0), abs=0.2)
+    assert middle[1] == pytest.approx(
+        y0 + (y1 - y0) * (middle[0] - x0) / (x1 - x0), abs=0.2
+    )
 
 
 def test_one_value_of_two_partitions_is_drawn_as_bars():
@@ -157,5 +178,7 @@ def test_only_what_a_failure_of_the_same_direction_names_is_red(tmp_path):
         metric("read_median", probes=probes | {"ost0002": 100.0}),
     ]
     found = [records.record("FAIL", check="TargetNeedle", metrics=metrics)]
-    text = page.page(collect.collect(tmp_path, SessionRecords(found), gate=False), found)
+    text = page.page(
+        collect.collect(tmp_path, SessionRecords(found), gate=False), found
+    )
     assert re.findall("Outliers: <b>(.*?)</b>", text) == ["ost0002", "none"]

@@ -11,7 +11,12 @@ GOOD = {
     "target": {"path": "/scratch", "type": "ext4"},
     "node": {"cores": 4, "memory": "16 GiB"},
     "scale": {"tasks_per_node": 2},
-    "limits": {"case_bytes": "1 GiB", "case_files": 100, "phase_seconds": "2 s", "tier": "quick"},
+    "limits": {
+        "case_bytes": "1 GiB",
+        "case_files": 100,
+        "phase_seconds": "2 s",
+        "tier": "quick",
+    },
 }
 
 
@@ -37,7 +42,9 @@ def test_an_unknown_key_is_refused_at_every_level(path):
 def test_the_smallest_case_is_one_mebibyte():
     extras = PartitionExtras.of_partition(changed("limits.case_bytes", "1 MiB"))
     assert extras.limits.case_bytes == 1 << 20
-    with pytest.raises(ValidationError, match="case_bytes is 1024 KiB: needs at least 1 MiB"):
+    with pytest.raises(
+        ValidationError, match="case_bytes is 1024 KiB: needs at least 1 MiB"
+    ):
         PartitionExtras.of_partition(changed("limits.case_bytes", "1048575 B"))
 
 

@@ -56,7 +56,8 @@ def frame(values, **columns):
     data["session"] = [f"s{k}" for k in range(n)]
     data["median"] = list(values)
     return pl.DataFrame(data).with_columns(
-        pl.col("time").cast(pl.Datetime("us", "UTC")), pl.col("confirms").cast(pl.String)
+        pl.col("time").cast(pl.Datetime("us", "UTC")),
+        pl.col("confirms").cast(pl.String),
     )
 
 
@@ -108,12 +109,15 @@ def test_valid_points_count_whatever_the_reference_says(verdict):
     assert judge(dropped(1, 0.3), metric_verdict=verdict).state is State.ALARM
 
 
-@pytest.mark.parametrize(("runs", "state"), [(1, State.FEW), (20, State.FEW), (21, State.STEADY)])
+@pytest.mark.parametrize(
+    ("runs", "state"), [(1, State.FEW), (20, State.FEW), (21, State.STEADY)]
+)
 def test_too_few_runs_are_said(runs, state):
     found = states.states_of(frame([5.0] * runs))
     assert found[0].state is state
     assert shown.too_few_runs(found) == (
-        [f"site:scratch Ior direct write_bw: {runs} of 20 runs of a baseline"] * (runs < 21)
+        [f"site:scratch Ior direct write_bw: {runs} of 20 runs of a baseline"]
+        * (runs < 21)
     )
 
 
@@ -122,12 +126,17 @@ def test_too_few_runs_are_said(runs, state):
 
 def test_a_new_series_starts_anew_and_the_step_is_named():
     values = dropped(1, 0.2)
-    one = judge(values, series=["a"] * 40 + ["b"] * 10, fingerprint=["old"] * 40 + ["new"] * 10)
+    one = judge(
+        values, series=["a"] * 40 + ["b"] * 10, fingerprint=["old"] * 40 + ["new"] * 10
+    )
     assert (one.state, one.series, one.runs) == (State.FEW, "b", 10)
     assert one.started.certain
     assert one.started.low < -0.2 < one.started.high
     assert one.started.session == "s40"
-    known = {"old": {"kernel": "5", "mem.bytes": 1}, "new": {"kernel": "6", "mem.bytes": 1}}
+    known = {
+        "old": {"kernel": "5", "mem.bytes": 1},
+        "new": {"kernel": "6", "mem.bytes": 1},
+    }
     assert shown.changed_keys(one.started, known) == ["kernel: 5 -> 6"]
     assert shown.fingerprint_ids([one]) == {"old", "new"}
 
@@ -141,7 +150,9 @@ def test_what_changed_just_before_a_drop_is_named():
 
 
 def same(a, b):
-    fine = a.state is b.state and a.false_alarms == pytest.approx(b.false_alarms, rel=0.02)
+    fine = a.state is b.state and a.false_alarms == pytest.approx(
+        b.false_alarms, rel=0.02
+    )
     if a.change is None or b.change is None:
         return fine and a.change is b.change
     return fine and a.change.time == b.change.time
@@ -165,7 +176,11 @@ def test_neighbours_and_padding_do_not_matter(lines):
     together = states.states_of(pl.concat(frames))
     for one, alone in zip(together, frames, strict=True):
         (expected,) = states.states_of(alone)
-        assert (one.line, one.state, one.runs) == (expected.line, expected.state, expected.runs)
+        assert (one.line, one.state, one.runs) == (
+            expected.line,
+            expected.state,
+            expected.runs,
+        )
         assert same(one, expected)
 
 
@@ -199,7 +214,9 @@ def test_operations_and_bandwidth_of_one_block_size_are_one_fact(drop):
     assert shown.chance(found, 0.05).endswith("in 30 runs (1 series)")
     if drop:
         ((first, second),) = shown.rows(found, {}).values()
-        assert first[:3] == ("Ior direct", "write_iops", "alarm") and first[3].endswith(" ops/s")
+        assert first[:3] == ("Ior direct", "write_iops", "alarm") and first[3].endswith(
+            " ops/s"
+        )
         assert second[:3] == ("", "write_bw", "") and second[3].endswith(" MiB/s")
         assert not any(second[4:])
 
@@ -239,7 +256,9 @@ def test_an_alarm_fails_a_pipeline_and_names_the_tunable(home):
     assert status == 1
     assert "1 series: 1 alarm" in text
     assert "2026-02-10 s40" in " ".join(text.split())
-    assert "chance alone raises at most 0.0017 new alarm(s) a run" in " ".join(text.split())
+    assert "chance alone raises at most 0.0017 new alarm(s) a run" in " ".join(
+        text.split()
+    )
     status, text = run("--json")
     (row,) = json.loads(text)
     assert (status, row["state"]) == (1, "alarm")

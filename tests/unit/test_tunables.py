@@ -47,7 +47,9 @@ def test_what_was_found_is_put_back(client):
 @pytest.mark.slow
 def test_a_second_change_does_not_forget_what_was_there_first(client):
     """Off, on, and killed: the next job finds the first value, not the second."""
-    subprocess.run(["lctl", "set_param", "osc.*.checksums=0"], check=True, capture_output=True)
+    subprocess.run(
+        ["lctl", "set_param", "osc.*.checksums=0"], check=True, capture_output=True
+    )
     checksums.switch_checksums(True, "*", client)
     checksums.switch_checksums(False, "*", client)
     checksums.switch_checksums(True, "*", client)
@@ -73,7 +75,9 @@ def test_what_was_found_is_on_disk_before_anything_changes(client, monkeypatch):
 
 def test_an_ordinary_user_is_told_so_and_nothing_changes(client, monkeypatch):
     monkeypatch.setenv("LCTL_USER", "1")
-    with pytest.raises(TunableError, match=r"is '1' after lctl set_param .*=0 .*only root"):
+    with pytest.raises(
+        TunableError, match=r"is '1' after lctl set_param .*=0 .*only root"
+    ):
         checksums.switch_checksums(False, "*", client)
     monkeypatch.setenv("LCTL_USER", "0")
     assert switched() == {"1"}
@@ -116,7 +120,9 @@ def test_the_file_systems_name(source, name):
     assert mounts.fsname_of(source) == name
 
 
-@given(st.dictionaries(st.from_regex(r"[a-z.]{1,20}", fullmatch=True), st.integers(0, 9)))
+@given(
+    st.dictionaries(st.from_regex(r"[a-z.]{1,20}", fullmatch=True), st.integers(0, 9))
+)
 def test_parameters_are_read_as_printed(values):
     text = "".join(f"{name}={value}\n" for name, value in values.items())
     assert checksums.parse_params(f"error: nothing\n{text}") == {

@@ -20,11 +20,18 @@ ANYTHING = st.one_of(
     st.just(10**400),
     st.none(),
 )
-PARSERS = [units.parse_bytes, units.parse_bandwidth, units.parse_seconds, units.parse_fraction]
+PARSERS = [
+    units.parse_bytes,
+    units.parse_bandwidth,
+    units.parse_seconds,
+    units.parse_fraction,
+]
 ALL_UNITS = [unit for table in units.DIMENSIONS.values() for unit in table]
 
 
-@pytest.mark.parametrize("text", ["4", "4 b", "4 GB/s", "1.5 B", "4 gib", "nan B", "1e999 B", True])
+@pytest.mark.parametrize(
+    "text", ["4", "4 b", "4 GB/s", "1.5 B", "4 gib", "nan B", "1e999 B", True]
+)
 def test_no_size(text):
     with pytest.raises(UnitError, match=re.escape(repr(text))):
         units.parse_bytes(text)
@@ -106,7 +113,9 @@ def test_format_bytes(size, text):
 def test_a_formatted_size_is_near_the_size_and_has_no_exponent(size):
     number, unit = units.format_bytes(size).split()
     assert "e" not in number
-    assert float(number) * units.SIZE_UNITS[unit] == pytest.approx(size, rel=0.006, abs=0.51)
+    assert float(number) * units.SIZE_UNITS[unit] == pytest.approx(
+        size, rel=0.006, abs=0.51
+    )
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from iogauge.node import identity
-from iogauge.node.identity import differ, folded, lustre_name, nfs_name, text_of, uuid_of
+from iogauge.node.identity import (
+    differ,
+    folded,
+    lustre_name,
+    nfs_name,
+    text_of,
+    uuid_of,
+)
 from iogauge.node.mounts import Mount, find_mount
 from iogauge.node.view import look
 from support.devices import Devices
@@ -51,7 +58,9 @@ def test_lustre_is_named_by_its_source(source, name):
 @given(NIDS, st.data())
 def test_the_order_of_nids_does_not_matter(nids, data):
     def source(order):
-        marks = data.draw(st.lists(st.sampled_from(":,"), min_size=len(order), max_size=len(order)))
+        marks = data.draw(
+            st.lists(st.sampled_from(":,"), min_size=len(order), max_size=len(order))
+        )
         text = "".join(mark + nid for mark, nid in zip(marks, order, strict=True))
         return f"{text[1:]}:/scratch"
 
@@ -149,12 +158,16 @@ def test_the_uuid_is_what_blkid_says_by_every_way(tmp_path, monkeypatch, kind, d
         mount = find_mount(str(point))
         expected = blkid(mount.source)
         assert look(str(point)).uuid == expected
-        monkeypatch.setattr(identity, "_ANY", (0xDEAD, b"", 17, 1))  # as Linux before 6.9
+        monkeypatch.setattr(
+            identity, "_ANY", (0xDEAD, b"", 17, 1)
+        )  # as Linux before 6.9
         assert uuid_of(str(point), mount) == expected
         monkeypatch.setattr(identity, "_OF_TYPE", {})  # as Linux before 6.0, for ext4
         (links := tmp_path / "by-uuid").mkdir()
         monkeypatch.setattr(identity, "_BY_UUID", str(links))
-        assert uuid_of(str(point), mount) == (folded(expected) if kind == "ext4" else "")
+        assert uuid_of(str(point), mount) == (
+            folded(expected) if kind == "ext4" else ""
+        )
         (links / expected).symlink_to(mount.source)
         # Btrfs has a device number of its own.
         assert uuid_of(str(point), mount) == ("" if kind == "btrfs" else expected)

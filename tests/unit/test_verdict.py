@@ -8,7 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from iogauge.core.measurement import Metric, Quantity, Reference, ToolOutputError, Unsettled
+from iogauge.core.measurement import (
+    Metric,
+    Quantity,
+    Reference,
+    ToolOutputError,
+    Unsettled,
+)
 from iogauge.guards.finding import Finding, Outcome
 from iogauge.judge.verdict import (
     MetricVerdict,
@@ -41,7 +47,10 @@ def mb(*values):
         ({"bandwidth": mb(1, 1, 1)}, "bw is missing"),
         ({"bw": mb(1, 1)}, "2 sample.* 3 expected"),
         ({"bw": mb(1, 1, 1, 1)}, "4 sample"),
-        ({"bw": [*mb(1, 1), Quantity(1, "MB/s")]}, "came in 'MB/s', declared is 'MiB/s'"),
+        (
+            {"bw": [*mb(1, 1), Quantity(1, "MB/s")]},
+            "came in 'MB/s', declared is 'MiB/s'",
+        ),
         ({"bw": mb(1, 0, 1)}, "is 0 MiB/s"),
         ({"bw": mb(1, -1, 1)}, "is -1 MiB/s"),
         ({"bw": mb(1, 1, math.nan)}, "is nan MiB/s"),
@@ -86,12 +95,16 @@ BOUND = st.none() | st.floats(-1, 0)
 def middle(values):
     ordered = sorted(values)
     half = len(ordered) // 2
-    return ordered[half] if len(ordered) % 2 else (ordered[half - 1] + ordered[half]) / 2
+    return (
+        ordered[half] if len(ordered) % 2 else (ordered[half - 1] + ordered[half]) / 2
+    )
 
 
 @given(
     values=st.lists(st.floats(1, 1e6), min_size=1, max_size=5),
-    seen=st.lists(st.tuples(OUTCOMES, st.sampled_from([None, "bw", "iops"])), max_size=4),
+    seen=st.lists(
+        st.tuples(OUTCOMES, st.sampled_from([None, "bw", "iops"])), max_size=4
+    ),
     referenced=st.booleans(),
     value=st.floats(1, 1e6),
     lower=BOUND,
@@ -101,7 +114,9 @@ def middle(values):
 def test_the_verdict_is_that_of_an_independent_oracle(
     values, seen, referenced, value, lower, upper, xfail
 ):
-    reference = Reference(value, lower, upper, "MiB/s", "x", xfail) if referenced else None
+    reference = (
+        Reference(value, lower, upper, "MiB/s", "x", xfail) if referenced else None
+    )
     decided = decide_metric(BW, values, [finding(o, m) for o, m in seen], reference)
     mine = {outcome for outcome, metric in seen if metric != "iops"}
     if Outcome.INVALID in mine:
@@ -116,7 +131,8 @@ def test_the_verdict_is_that_of_an_independent_oracle(
         low = lower is None or middle(values) >= value + value * lower - 1e-9 * value
         high = upper is None or middle(values) <= value + value * upper + 1e-9 * value
         edge = any(
-            share is not None and math.isclose(middle(values), value * (1 + share), rel_tol=1e-8)
+            share is not None
+            and math.isclose(middle(values), value * (1 + share), rel_tol=1e-8)
             for share in (lower, upper)
         )
         if edge:
@@ -131,18 +147,32 @@ def test_the_verdict_is_that_of_an_independent_oracle(
 
 @pytest.mark.parametrize(
     ("values", "beyond"),
-    [([50, 60], True), ([80, 89], True), ([80, 85, 91], False), ([50, 95], False), ([], False)],
+    [
+        ([50, 60], True),
+        ([80, 89], True),
+        ([80, 85, 91], False),
+        ([50, 95], False),
+        ([], False),
+    ],
 )
 def test_what_misses_by_more_than_it_scatters(values, beyond):
     assert beyond_scatter(values, Reference(100, -0.01, None, "MiB/s", "x")) is beyond
     assert not beyond_scatter(values, None)
     above = Reference(100, None, 0.01, "us", "x")
-    assert [beyond_scatter(one, above) for one in ([105, 112], [110, 112])] == [False, True]
+    assert [beyond_scatter(one, above) for one in ([105, 112], [110, 112])] == [
+        False,
+        True,
+    ]
 
 
 @pytest.mark.parametrize(
     ("median", "verdict"),
-    [(90.0, Verdict.PASS), (89.999, Verdict.FAIL), (110.0, Verdict.PASS), (110.1, Verdict.FAIL)],
+    [
+        (90.0, Verdict.PASS),
+        (89.999, Verdict.FAIL),
+        (110.0, Verdict.PASS),
+        (110.1, Verdict.FAIL),
+    ],
 )
 def test_the_ends_of_the_bounds_meet_the_reference(median, verdict):
     reference = Reference(100.0, -0.1, 0.1, "MiB/s", "x")
@@ -183,7 +213,9 @@ def test_a_reference_in_another_unit_is_not_compared():
     ],
 )
 def test_a_value_that_the_turns_leave_open_is_unstable(median, open_value, verdict):
-    unsettled = None if open_value is None else Unsettled(open_value, "cannot decide: why")
+    unsettled = (
+        None if open_value is None else Unsettled(open_value, "cannot decide: why")
+    )
     found = decide_metric(BW, [median], [], MET, unsettled=unsettled)
     assert found.verdict is verdict
     assert ("cannot decide: why" in found.reason) is (verdict is Verdict.UNSTABLE)
@@ -226,7 +258,10 @@ def test_after_the_last_day_a_failure_is_one_like_any_other_and_says_so():
 
 @given(st.dates(), st.floats(1, 200))
 def test_only_the_day_decides_whether_a_failure_is_expected(day, value):
-    decided, plain = on(day, value), decide_metric(BW, [value], [], replace_xfail(ENDING))
+    decided, plain = (
+        on(day, value),
+        decide_metric(BW, [value], [], replace_xfail(ENDING)),
+    )
     assert decided.failed_as_expected == (day <= LAST and plain.verdict is Verdict.FAIL)
     if day > LAST:
         assert decided.verdict is plain.verdict
@@ -234,7 +269,11 @@ def test_only_the_day_decides_whether_a_failure_is_expected(day, value):
 
 def replace_xfail(reference):
     return Reference(
-        reference.value, reference.lower, reference.upper, reference.unit, reference.source
+        reference.value,
+        reference.lower,
+        reference.upper,
+        reference.unit,
+        reference.source,
     )
 
 
@@ -242,10 +281,20 @@ def replace_xfail(reference):
 
 
 def test_the_worst_verdict_is_the_case_s():
-    order = ["PASS", "UNREFERENCED", "UNSTABLE", "CONTAMINATED", "FAIL", "INVALID", "ERROR"]
+    order = [
+        "PASS",
+        "UNREFERENCED",
+        "UNSTABLE",
+        "CONTAMINATED",
+        "FAIL",
+        "INVALID",
+        "ERROR",
+    ]
     assert [v.value for v in sorted(Verdict, key=lambda v: v.rank)] == order
     for one, other in itertools.product(Verdict, repeat=2):
-        assert worst([one, other]) is max(one, other, key=lambda v: order.index(v.value))
+        assert worst([one, other]) is max(
+            one, other, key=lambda v: order.index(v.value)
+        )
 
 
 @pytest.mark.parametrize(

@@ -54,7 +54,8 @@ def others(bytes_read, requests=0):
                 "read",
                 at,
                 counters=lambda one: {
-                    n: m + Reading(bytes_read, 0, requests) for n, m in one.counters.items()
+                    n: m + Reading(bytes_read, 0, requests)
+                    for n, m in one.counters.items()
                 },
             )
         return case
@@ -73,7 +74,9 @@ def rested(case, share):
     """The device moved a share of the bytes, as looks over time say."""
     return case.alter(
         activity=tuple(
-            replace(look, read=round(share * look.read), written=round(share * look.written))
+            replace(
+                look, read=round(share * look.read), written=round(share * look.written)
+            )
             for look in case.evidence.activity
         )
     )
@@ -97,12 +100,15 @@ def _written(case, phase, each):
 def left_early(case):
     """The tool read 15/16 of its files until its time was over; the client had read them to their ends."""
     timed = [
-        replace(one, data_bytes=None if one.name == "read" else GIB) for one in case.plan.repeat
+        replace(one, data_bytes=None if one.name == "read" else GIB)
+        for one in case.plan.repeat
     ]
     case = replace(case, plan=replace(case.plan, repeat=timed))
     rate = {"bw": Quantity(GIB / MIB / LASTS * 15 / 16, "MiB/s")}
     for at in (0, 1):
-        case = case.output("read", at, bytes_moved=GIB * 15 // 16, operations=960, rates=rate)
+        case = case.output(
+            "read", at, bytes_moved=GIB * 15 // 16, operations=960, rates=rate
+        )
         case = case.witness("read", at, asked=Reading(GIB * 15 // 32, 0))
     return case.declared(limits={"max_foreign": 0.01})
 
@@ -126,7 +132,9 @@ def in_memory(after):
 
     def altered(case):
         held = [
-            replace(one, blocks=tuple(replace(block, kind="cached") for block in one.blocks))
+            replace(
+                one, blocks=tuple(replace(block, kind="cached") for block in one.blocks)
+            )
             for one in case.evidence.samples
         ]
         pairs = zip(case.evidence.samples, held, strict=True)
@@ -142,7 +150,8 @@ def _kept(case):
     counts = accumulate([looks[0].files or 0, *rises])
     return case.alter(
         activity=tuple(
-            replace(look, files=count) for look, count in zip(looks, counts, strict=True)
+            replace(look, files=count)
+            for look, count in zip(looks, counts, strict=True)
         )
     )
 
@@ -160,7 +169,9 @@ def read_back(*blocks):
 def views(**changes):
     def altered(case):
         (view,) = case.evidence.views
-        return case.alter(views=(replace(view, **changes),), opened=replace(view, **changes))
+        return case.alter(
+            views=(replace(view, **changes),), opened=replace(view, **changes)
+        )
 
     return altered
 
@@ -228,7 +239,9 @@ def cut(text):
         planned = ["mdtest", "-F", "-C", "-d", f"{DIR}/tree", f"--long={'x' * 1000}"]
         command = f"mdtest '-F' '-C' '-d' '{HOME}/tree' '--long={text}"[:1004]
         case = case.planned("create", command=planned)
-        return case.output("create", 0, command=command).output("create", 1, command=command)
+        return case.output("create", 0, command=command).output(
+            "create", 1, command=command
+        )
 
     return altered
 
@@ -239,7 +252,10 @@ HEALTHY = {
     "XFS counts removed files later": (metadata("xfs"), _kept),
     "btrfs writes through the page cache": (data("btrfs"), in_memory("write")),
     **{f"{name}, direct": (data(name), same) for name in COUNTED},
-    **{f"{name}, from an emptied cache": (data(name, o_direct=False), same) for name in COUNTED},
+    **{
+        f"{name}, from an emptied cache": (data(name, o_direct=False), same)
+        for name in COUNTED
+    },
     **{
         f"{name}, files": (metadata(name), same)
         for name in COUNTED
@@ -258,7 +274,10 @@ HEALTHY = {
     "random data on a compressing target": (data("btrfs"), below(compresses="zstd")),
     "a target that is declared to compress": declared(target={"compresses": True}),
     "others read 5 %": others(50 * MIB),
-    "Lustre read ahead to the ends of files": (data("lustre", o_direct=False), left_early),
+    "Lustre read ahead to the ends of files": (
+        data("lustre", o_direct=False),
+        left_early,
+    ),
     "others read hundreds of small blocks beside a gigabyte": others(MIB, 300),
     "half of the last block in an inode": samples(
         files=(Held("data", GIB, GIB), Held("small", 100, 0))
@@ -271,7 +290,9 @@ HEALTHY = {
     "looks that are lost, of files": (metadata(), unlooked),
     "an emptied cache that held nothing": (
         data(o_direct=False),
-        evictions(replace(EMPTIED, resident_before=0), replace(EMPTIED, resident_before=0)),
+        evictions(
+            replace(EMPTIED, resident_before=0), replace(EMPTIED, resident_before=0)
+        ),
     ),
     "one of two executions was delayed": (
         metadata(),
@@ -295,12 +316,16 @@ HEALTHY = {
         metadata(),
         lambda case: case.alter(
             activity=tuple(
-                replace(look, files=(look.files or 0) + 70_000) for look in case.evidence.activity
+                replace(look, files=(look.files or 0) + 70_000)
+                for look in case.evidence.activity
             )
         ),
     ),
     "a disk that moved journals too": heard(
-        "write", counters=lambda one: {n: m + Reading(0, 4 * MIB) for n, m in one.counters.items()}
+        "write",
+        counters=lambda one: {
+            n: m + Reading(0, 4 * MIB) for n, m in one.counters.items()
+        },
     ),
 }
 
@@ -316,7 +341,9 @@ def test_a_true_case_passes_without_a_remark_on_its_figures(name):
     assert decided.verdict is Verdict.PASS, decided.reason
     remarks = [f for f in decided.findings if f.outcome is not Outcome.OK]
     # Quick phases are short, and a busy node is told.
-    assert not [str(f) for f in remarks if f.name not in ("G4 duration", "G15 placement")]
+    assert not [
+        str(f) for f in remarks if f.name not in ("G4 duration", "G15 placement")
+    ]
 
 
 # --- untrue ---------------------------------------------------------------------------------------
@@ -330,8 +357,8 @@ UNTRUE = {
         "the disk moved half": heard("read", counters=moved(0.5)),
         "the disk moved nothing": heard("write", counters=moved(0.0)),
         "looks are lost, and the disk moved half": lambda c: rested(unlooked(c), 0.5),
-        "a container that waits for no child, and the disk moved half": lambda case: contained(
-            case.witness("read", counters=moved(0.5))
+        "a container that waits for no child, and the disk moved half": lambda case: (
+            contained(case.witness("read", counters=moved(0.5)))
         ),
         "a device is in no list": heard("read", counters={"8:99": Reading()}),
         "the tasks asked for half": heard("read", asked=Reading(GIB // 4, 0)),
@@ -339,8 +366,12 @@ UNTRUE = {
             data("xfs"),
             heard("write", moved=Reading(0, GIB // 4)),
         ),
-        "small transfers were gathered in large ones": heard("write", calls=Reading(60, 40)),
-        "all was read twice, the second time from a cache": heard("read", asked=Reading(GIB, 0)),
+        "small transfers were gathered in large ones": heard(
+            "write", calls=Reading(60, 40)
+        ),
+        "all was read twice, the second time from a cache": heard(
+            "read", asked=Reading(GIB, 0)
+        ),
         "twice as much reached storage": heard("write", moved=Reading(0, GIB)),
         "a file with holes under a loop device": (
             data("ext4 on a loop device"),
@@ -350,7 +381,10 @@ UNTRUE = {
             data("btrfs raid1"),
             heard("write", counters=moved(0.0, "8:32")),
         ),
-        "the client of NFS moved half": (data("nfs4"), heard("read", counters=moved(0.5))),
+        "the client of NFS moved half": (
+            data("nfs4"),
+            heard("read", counters=moved(0.5)),
+        ),
         "the client of Lustre moved nothing": (
             data("lustre"),
             heard("read", counters=lambda one: dict.fromkeys(one.counters, Reading())),
@@ -361,7 +395,9 @@ UNTRUE = {
     ("G11 bytes by target", INVALID): {
         "a storage target of the file was silent": (
             data("lustre"),
-            lambda c: c.witness("write", 0, counters=_silent).witness("write", 1, counters=_silent),
+            lambda c: c.witness("write", 0, counters=_silent).witness(
+                "write", 1, counters=_silent
+            ),
         )
     },
     ("G8 bytes", INVALID): {
@@ -374,12 +410,22 @@ UNTRUE = {
         "a clock at half speed on btrfs": (data("btrfs"), slowed("read", 2.0)),
         "a clock at half speed on NFS": (data("nfs4"), slowed("write", 2.0)),
         "a clock at half speed on Lustre": (data("lustre"), slowed("read", 2.0)),
-        "a clock at a third of its speed makes files": (metadata(), slowed("create", 3.0)),
-        "a clock at a third of its speed removes files": (metadata("btrfs"), slowed("remove", 3.0)),
-        "a tool that reports more than it ran": lambda c: busy(c.slow_clock("write", 0.5)),
+        "a clock at a third of its speed makes files": (
+            metadata(),
+            slowed("create", 3.0),
+        ),
+        "a clock at a third of its speed removes files": (
+            metadata("btrfs"),
+            slowed("remove", 3.0),
+        ),
+        "a tool that reports more than it ran": lambda c: busy(
+            c.slow_clock("write", 0.5)
+        ),
     },
     ("G4 clock", CONTAMINATED): {
-        "a clock at half speed on a busy node": lambda c: busy(c.slow_clock("write", 2.0))
+        "a clock at half speed on a busy node": lambda c: busy(
+            c.slow_clock("write", 2.0)
+        )
     },
     ("G4 duration", INVALID): {"a phase of ten milliseconds": all_outputs(**SHORT)},
     ("G22 tool", INVALID): {
@@ -429,7 +475,10 @@ UNTRUE = {
             metadata("btrfs"),
             lambda c: c.alter(found=tuple(((at, 0) for at, _ in c.evidence.found))),
         ),
-        "files that no device wrote": (metadata("xfs"), heard("create", counters=moved(0.0))),
+        "files that no device wrote": (
+            metadata("xfs"),
+            heard("create", counters=moved(0.0)),
+        ),
         "looks are lost, and no device wrote": (
             metadata("xfs"),
             lambda c: rested(unlooked(c), 0.0),
@@ -450,19 +499,24 @@ UNTRUE = {
     ("G18 data", INVALID): {
         "a block was stored compressed": (
             data("btrfs"),
-            lambda c: all_outputs(parameters={"api": "POSIX", "data_type": "timestamp"})(
-                samples(blocks=(Block("data", 0, "0a1b", kind="compressed"),))(c)
-            ),
+            lambda c: all_outputs(
+                parameters={"api": "POSIX", "data_type": "timestamp"}
+            )(samples(blocks=(Block("data", 0, "0a1b", kind="compressed"),))(c)),
         ),
         "one block again and again on zstd": (
             data("btrfs"),
-            lambda c: all_outputs(parameters={"api": "POSIX"})(c.below(compresses="zstd")),
+            lambda c: all_outputs(parameters={"api": "POSIX"})(
+                c.below(compresses="zstd")
+            ),
         ),
     },
     ("G19 foreign load", CONTAMINATED): {
         "others read as much": others(GIB),
         "others read little of all, and much of what the read moved": others(130 * MIB),
-        "others read on Lustre beside direct reads of a part": (data("lustre"), left_early),
+        "others read on Lustre beside direct reads of a part": (
+            data("lustre"),
+            left_early,
+        ),
         "others wrote to the whole disk of a partition": (
             data("ext4 on a partition"),
             lambda c: c.witness("read", counters=moved(3.0, "8:16")).witness(
@@ -479,7 +533,8 @@ UNTRUE = {
             metadata(),
             lambda c: c.alter(
                 activity=tuple(
-                    replace(look, files=2 * (look.files or 0)) for look in c.evidence.activity
+                    replace(look, files=2 * (look.files or 0))
+                    for look in c.evidence.activity
                 )
             ),
         ),
@@ -553,14 +608,17 @@ def _required(case):
 def _with_tasks(case, tasks):
     """As many counts of the kernel as there were so many tasks."""
     told = {
-        name: tuple(replace(one, witnesses=(one.witnesses * 2)[:tasks]) for one in several)
+        name: tuple(
+            replace(one, witnesses=(one.witnesses * 2)[:tasks]) for one in several
+        )
         for name, several in case.evidence.testimony.items()
     }
     return case.alter(testimony=told)
 
 
 @pytest.mark.parametrize(
-    ("guard", "verdict", "name"), [(*said, name) for said, rows in UNTRUE.items() for name in rows]
+    ("guard", "verdict", "name"),
+    [(*said, name) for said, rows in UNTRUE.items() for name in rows],
 )
 def test_an_untrue_case_never_passes_and_a_guard_names_why(guard, verdict, name):
     decided = judged(UNTRUE[guard, verdict][name])
@@ -574,7 +632,9 @@ def test_what_no_exact_witness_saw_has_a_remark(phase):
     """A FUSE program may keep files and their removal to itself: a sync of its mount ends there."""
     decided = metadata("fuse.bindfs").judged()
     said = [
-        f for f in decided.findings if f.metric == f"{phase}_rate" and "no second witness" in f.saw
+        f
+        for f in decided.findings
+        if f.metric == f"{phase}_rate" and "no second witness" in f.saw
     ]
     assert [f.outcome for f in said] == [Outcome.WARN]
 
@@ -585,7 +645,11 @@ def test_a_site_that_does_not_say_which_file_system_it_is_has_a_remark():
     (said,) = (one for one in decided.findings if one.name == "G9 identity")
     assert (decided.verdict, said.outcome) == (Verdict.PASS, Outcome.WARN)
     assert said.remedy == "Declare target.uuid: U-1 in the settings of your site"
-    for known in ({"source": None}, {"uuid": None}, {"uuid": None, "source": None, "path": "$TMP"}):
+    for known in (
+        {"source": None},
+        {"uuid": None},
+        {"uuid": None, "source": None, "path": "$TMP"},
+    ):
         (said,) = (
             one
             for one in data().declared(target=known).judged().findings

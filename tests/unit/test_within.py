@@ -31,7 +31,10 @@ def output():
 
 def seen(output, moved, tmp_path):
     """The first phase of the recorded run; ``moved`` are written bytes by the seconds since its begin."""
-    plan, left = stage.plan(), collect.collect(stage.build(tmp_path / "stage"), stage.plan(), 0)
+    plan, left = (
+        stage.plan(),
+        collect.collect(stage.build(tmp_path / "stage"), stage.plan(), 0),
+    )
     phase = PhasePlan(
         name="io500",
         command=[],
@@ -83,7 +86,8 @@ def test_bytes_that_moved_in_another_phase_prove_nothing(output, tmp_path):
     found = bytes_of(phase)
     assert found.outcome is Outcome.INVALID
     assert (
-        "wrote 324 MiB, as the tool says; while the phase ran its counters moved 0 B" in found.saw
+        "wrote 324 MiB, as the tool says; while the phase ran its counters moved 0 B"
+        in found.saw
     )
     assert within.phase_seconds_witnessed(phase) is None
 
@@ -120,7 +124,9 @@ def test_a_repetition_that_nobody_counted_has_a_remark(output, tmp_path):
 
 
 def test_a_tool_of_one_phase_is_not_asked(output, tmp_path):
-    rest = {name: value for name, value in output.parameters.items() if name != "lengths"}
+    rest = {
+        name: value for name, value in output.parameters.items() if name != "lengths"
+    }
     phase = seen(replace(output, parameters=rest), {1.0: 0}, tmp_path)
     assert within.phase_witnessed(phase) is None
 
@@ -150,7 +156,8 @@ def test_bytes_of_a_phase(output, tmp_path, share, copies, outcome):
 
 
 @pytest.mark.parametrize(
-    ("seconds", "outcome"), [(1.3, Outcome.OK), (1.1, Outcome.OK), (0.7, Outcome.INVALID)]
+    ("seconds", "outcome"),
+    [(1.3, Outcome.OK), (1.1, Outcome.OK), (0.7, Outcome.INVALID)],
 )
 def test_seconds_of_a_phase(output, tmp_path, seconds, outcome):
     """Its bytes moved for more than a second."""

@@ -89,14 +89,20 @@ def witnesses(draw):
 
 def test_a_look_at_the_node_of_a_server_that_counted_nothing_is_no_witness():
     """witness.sh notes each look, also of a node whose agent does not answer: it took no seconds, and the servers' work did."""
-    looks = [of("n1", execution="read.1", number=None, started=at, ended=at) for at in (1.0, 9.0)]
+    looks = [
+        of("n1", execution="read.1", number=None, started=at, ended=at)
+        for at in (1.0, 9.0)
+    ]
     counts = [
         Note(at, "counters", ["read.1", when, {"net": [1, 1, None]}])
         for at, when in ((1.0, "before"), (9.0, "after"))
     ]
     assert witness.witnesses(Noted({}, tuple(looks))) == {}
     found = witness.witnesses(Noted({"n1": counts}, tuple(looks[1:])))["read.1"]
-    assert witness.Testimony(witnesses=tuple(found), expected=1, of_tasks=False).seconds == 8.0
+    assert (
+        witness.Testimony(witnesses=tuple(found), expected=1, of_tasks=False).seconds
+        == 8.0
+    )
 
 
 def of(host, read=0, **more):
@@ -126,7 +132,10 @@ def heard(*each):
 
 def test_all_bytes_of_networks_and_disks_may_be_those_of_a_tool():
     seen = heard(
-        grown("n1", **{"8:0": [3072, 1024, 2], "net": [1000, 30, None], "/nfs": [7, 7, None]}),
+        grown(
+            "n1",
+            **{"8:0": [3072, 1024, 2], "net": [1000, 30, None], "/nfs": [7, 7, None]},
+        ),
         grown("n2", net=[500, 70, None]),
     )
     networks, disk = Reading(1500, 100, None), Reading(6 * 512, 2 * 512, 2)
@@ -148,7 +157,9 @@ def test_seconds_are_those_of_the_longest_node():
     )
     assert seen.seconds == 6.5
     assert seen.sync_seconds == 2.5
-    assert witness.Testimony(witnesses=seen.witnesses[:1], expected=1).sync_seconds is None
+    assert (
+        witness.Testimony(witnesses=seen.witnesses[:1], expected=1).sync_seconds is None
+    )
 
 
 def test_a_sync_belongs_to_the_time_of_what_it_follows():
@@ -181,7 +192,9 @@ def test_the_seconds_of_bytes_are_never_too_many(begin, length, pause, late):
         return int(total * min(1.0, max(0.0, (time - begin) / length)))
 
     looks = [late + n * pause for n in range(int((begin + length + 3) / pause) + 2)]
-    instants = [Instant(time, moved(time) // 2, (moved(time) + 1) // 2) for time in looks]
+    instants = [
+        Instant(time, moved(time) // 2, (moved(time) + 1) // 2) for time in looks
+    ]
     found = seconds_of_activity(instants, (0.5, begin + length + 1.5), total)
     assert found is None or found <= length
     if length > 10 * pause:
@@ -189,7 +202,9 @@ def test_the_seconds_of_bytes_are_never_too_many(begin, length, pause, late):
 
 
 def test_the_seconds_of_files_are_known_if_nobody_else_makes_any():
-    made = [Instant(t / 10, 0, 0, 5000 + 100 * min(max(t - 20, 0), 40)) for t in range(101)]
+    made = [
+        Instant(t / 10, 0, 0, 5000 + 100 * min(max(t - 20, 0), 40)) for t in range(101)
+    ]
     assert seconds_of_files(made, (0, 10), 4000) == pytest.approx(3.8, abs=0.15)
     removed = [Instant(i.time, 0, 0, 9000 - (i.files or 0)) for i in made]
     assert seconds_of_files(removed, (0, 10), -4000) == pytest.approx(3.8, abs=0.15)
@@ -198,14 +213,18 @@ def test_the_seconds_of_files_are_known_if_nobody_else_makes_any():
     for since in (3.0, 3.05):
         others = [0 if i.time < since else -300 if i.time < 9 else 0 for i in made]
         both = [
-            Instant(i.time, 0, 0, (i.files or 0) + n) for i, n in zip(made, others, strict=True)
+            Instant(i.time, 0, 0, (i.files or 0) + n)
+            for i, n in zip(made, others, strict=True)
         ]
         assert seconds_of_files(both, (0, 10), 4000) is None
 
 
 def test_files_that_an_mpi_writes_to_the_target_are_no_time_of_the_tool():
     """Tasks write 8 MiB when MPI starts, a second before IOR writes 256 MiB in a second."""
-    used = [MIB * (8 * (t >= 100) + 256 * min(max(t - 200, 0), 100) // 100) for t in range(401)]
+    used = [
+        MIB * (8 * (t >= 100) + 256 * min(max(t - 200, 0), 100) // 100)
+        for t in range(401)
+    ]
     looks = [Instant(t / 100, 0, 0, 9, 900 * MIB + more) for t, more in enumerate(used)]
     seconds = seconds_of_growth(looks, (0.5, 3.5), 264 * MIB, 256 * MIB)
     assert seconds is not None and 0.8 < seconds <= 1.0
@@ -235,7 +254,9 @@ def test_of_a_server_only_what_it_does_in_the_phase_counts(tmp_path, monkeypatch
     """A server lived and worked before the phase, which the agent knows before; a task begins with it."""
     monkeypatch.chdir(tmp_path)
     passed, now = [(7 << 30, 9 << 30)], [1000.0]
-    monkeypatch.setattr(looks_at, "asked_by", lambda pids: passed[0] if pids else (0, 0))
+    monkeypatch.setattr(
+        looks_at, "asked_by", lambda pids: passed[0] if pids else (0, 0)
+    )
     monkeypatch.setattr(looks_at.time, "clock_gettime", lambda _: now[0])
     recorder = Recorder([])
 
@@ -282,9 +303,12 @@ def test_a_link_is_no_file_of_a_case(tmp_path, monkeypatch):
 
 def test_a_task_passes_its_bytes_to_the_kernel_for_so_long():
     """8 MiB a second of reads between 2 and 8 s, and half a MiB of programs before and after."""
-    read = [MIB // 2 * (t > 5) + 8 * MIB * min(max(t - 20, 0), 60) // 10 for t in range(101)]
+    read = [
+        MIB // 2 * (t > 5) + 8 * MIB * min(max(t - 20, 0), 60) // 10 for t in range(101)
+    ]
     looks = [
-        Instant(t / 10, bytes_read + MIB // 2 * (t > 95), 0) for t, bytes_read in enumerate(read)
+        Instant(t / 10, bytes_read + MIB // 2 * (t > 95), 0)
+        for t, bytes_read in enumerate(read)
     ]
     for phases in (1, 2):
         seconds = seconds_of_asking(looks, (0, 10), {"read"}, phases=phases)
@@ -303,16 +327,22 @@ def test_what_a_task_asked_for_before_and_after_is_not_of_this_execution():
     later = [Instant(7.0 + t / 5, 8 * MIB * t, 6054) for t in range(16)]
     looks = [*before, *this, *later]
     for span in ((3.1, 6.7), (3.0, 6.5), (2.99, 6.99)):
-        assert seconds_of_asking(looks, span, {"write"}) == pytest.approx(2.8, abs=0.21), span
+        assert seconds_of_asking(looks, span, {"write"}) == pytest.approx(
+            2.8, abs=0.21
+        ), span
         assert seconds_of_asking(looks, span, {"read"}) is None
-    assert seconds_of_asking(looks, (6.8, 10.4), {"read"}) == pytest.approx(2.8, abs=0.21)
+    assert seconds_of_asking(looks, (6.8, 10.4), {"read"}) == pytest.approx(
+        2.8, abs=0.21
+    )
     assert seconds_of_asking(looks, (20, 21), {"read"}) is None
 
 
 def test_a_rest_between_two_phases_is_no_asking():
     """8 MiB in each of ten looks a second: writes for 2 s, nothing for 4 s, reads for 3 s."""
     busy = [t for t in range(91) if t <= 20 or t > 60]
-    looks = [Instant(t / 10, MIB * 8 * max(0, t - 60), MIB * 8 * min(t, 20)) for t in busy]
+    looks = [
+        Instant(t / 10, MIB * 8 * max(0, t - 60), MIB * 8 * min(t, 20)) for t in busy
+    ]
     both = {"read", "write"}
     longest = seconds_of_asking(looks, (0, 9), both)
     assert longest == pytest.approx(8.7, abs=0.2)
@@ -373,15 +403,15 @@ def test_the_recorder_names_what_the_task_has_loaded(tmp_path, monkeypatch):
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="mounts, which root may")
-def test_the_recorder_sees_what_hides_the_directory_from_the_tool(tmp_path, monkeypatch):
+def test_the_recorder_sees_what_hides_the_directory_from_the_tool(
+    tmp_path, monkeypatch
+):
     monkeypatch.chdir(tmp_path)
     case = tmp_path / "case"
     case.mkdir()
     recorder = Recorder([], directory=str(case))
     recorder.begin()
-    beside = (
-        f"mount -t tmpfs beside {tmp_path} && mkdir {case} && mount -t tmpfs 'a b' {case} || exit"
-    )
+    beside = f"mount -t tmpfs beside {tmp_path} && mkdir {case} && mount -t tmpfs 'a b' {case} || exit"
     below = f"mkdir {case}/tree && mount -t tmpfs part {case}/tree || exit"
     for mounts, said in (("", False), (beside, True), (below, True)):
         words = ["unshare", "--mount", "sh", "-c", f"{mounts}\necho up; read -r end"]
@@ -389,7 +419,9 @@ def test_the_recorder_sees_what_hides_the_directory_from_the_tool(tmp_path, monk
         with task:
             assert task.stdout and task.stdin
             if task.stdout.readline() != b"up\n":
-                pytest.skip("mounts in a namespace of its own, which is not allowed here")
+                pytest.skip(
+                    "mounts in a namespace of its own, which is not allowed here"
+                )
             recorder.begin()
             recorder.take(itself(task.pid))
             recorder.look()
@@ -430,13 +462,18 @@ def test_a_container_that_is_being_made_hides_nothing(tmp_path, hides):
 
 
 @pytest.mark.parametrize("before", [False, True])
-def test_the_recorder_sees_that_the_target_lost_its_barriers(tmp_path, monkeypatch, before):
+def test_the_recorder_sees_that_the_target_lost_its_barriers(
+    tmp_path, monkeypatch, before
+):
     """What was mounted so from the beginning is judged by the layers below it."""
     monkeypatch.chdir(tmp_path)
     recorder = Recorder([], directory=str(tmp_path))
 
     def without(text):
-        return [replace(one, options=f"{one.options},nobarrier") for one in parse_mountinfo(text)]
+        return [
+            replace(one, options=f"{one.options},nobarrier")
+            for one in parse_mountinfo(text)
+        ]
 
     monkeypatch.setattr(looks_at, "parse_mountinfo", without)
     if before:
@@ -446,7 +483,9 @@ def test_the_recorder_sees_that_the_target_lost_its_barriers(tmp_path, monkeypat
     recorder._look_at_mounts(1.0, [])
     recorder.write()
     hidden = read(tmp_path).hidden()
-    assert [one.rpartition(" with ")[2] for one in hidden] == ([] if before else ["nobarrier"])
+    assert [one.rpartition(" with ")[2] for one in hidden] == (
+        [] if before else ["nobarrier"]
+    )
 
 
 # --- the script itself ----------------------------------------------------------------------------
@@ -472,7 +511,9 @@ def witnessed(stage, *words):
 
 def told(tmp_path, *words, **environment):
     """Run witness.sh in a new stage; return its status, what was noted, and what it printed."""
-    done = completed(witnessed(tmp_path, *words), cwd=tmp_path, env={**os.environ, **environment})
+    done = completed(
+        witnessed(tmp_path, *words), cwd=tmp_path, env={**os.environ, **environment}
+    )
     own = re.sub(r"(?m)^task .*\n", "", done.stdout)
     return done.returncode, noted(tmp_path), own + done.stderr
 
@@ -482,7 +523,9 @@ def noted(stage):
     return [one for each in witness.witnesses(read(stage)).values() for one in each]
 
 
-def test_a_node_without_an_agent_has_no_counters_and_one_that_is_silent_is_named(tmp_path):
+def test_a_node_without_an_agent_has_no_counters_and_one_that_is_silent_is_named(
+    tmp_path,
+):
     """The tool runs all the same: a case without this witness says so."""
     words = ["sh", str(JOB_FILES / "witness.sh"), str(tmp_path), "write.1", "true"]
     limit = tmp_path / "timeout"
@@ -494,10 +537,16 @@ def test_a_node_without_an_agent_has_no_counters_and_one_that_is_silent_is_named
             os.mkfifo(pipe)
         # Who holds the pipes open lives. Of one that is dead the task hears even if a kill of all has ended the limit.
         held += [os.open(pipe, os.O_RDWR) for pipe in pipes if agent == "silent"]
-        limit.write_text(f'#!/bin/sh\nshift\nexec {"/usr/bin/timeout 0.2" if held else ""} "$@"\n')
-        done = completed(words, env=os.environ | {"PATH": f"{tmp_path}:{os.environ['PATH']}"})
+        limit.write_text(
+            f'#!/bin/sh\nshift\nexec {"/usr/bin/timeout 0.2" if held else ""} "$@"\n'
+        )
+        done = completed(
+            words, env=os.environ | {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
+        )
         assert done.returncode == 0
-        assert ("the agent of this node does not answer" in done.stderr) == (agent != "none")
+        assert ("the agent of this node does not answer" in done.stderr) == (
+            agent != "none"
+        )
         assert noted(tmp_path)[-1].counters == {}
     for file in held:
         os.close(file)
@@ -505,7 +554,9 @@ def test_a_node_without_an_agent_has_no_counters_and_one_that_is_silent_is_named
 
 def test_an_agent_that_was_asked_once_says_nothing_of_what_moved():
     """One that died meanwhile: a count that nobody took is not one of zero."""
-    before = Note(1.0, "counters", ["write.1", "before", {"8:0": [1, 1, 1], "net": [1, 1, None]}])
+    before = Note(
+        1.0, "counters", ["write.1", "before", {"8:0": [1, 1, 1], "net": [1, 1, None]}]
+    )
     task = of("n1", 9, execution="write.1")
     (found,) = witness.witnesses(Noted({"n1": [before]}, (task,)))["write.1"]
     seen = witness.Testimony(witnesses=(found,), expected=1)
@@ -514,7 +565,10 @@ def test_an_agent_that_was_asked_once_says_nothing_of_what_moved():
 
 def test_where_the_kernel_lists_no_disk_none_moved_nothing():
     """As in a container whose /proc/diskstats is empty (lxcfs)."""
-    listed, hidden = heard(grown("n1", **{"8:16": [0, 0, 0]})), heard(grown("n1", net=[5, 5, None]))
+    listed, hidden = (
+        heard(grown("n1", **{"8:16": [0, 0, 0]})),
+        heard(grown("n1", net=[5, 5, None])),
+    )
     assert listed.counted({"n1": ["8:0"]}) == Reading()
     assert hidden.counted({"n1": ["8:0"]}) is None
 
@@ -522,7 +576,10 @@ def test_where_the_kernel_lists_no_disk_none_moved_nothing():
 @pytest.mark.parametrize(
     ("devices", "counted"),
     [
-        ({"rig-OST0000": [0, 0, 0]}, Reading()),  # nothing travelled: a read from the cache
+        (
+            {"rig-OST0000": [0, 0, 0]},
+            Reading(),
+        ),  # nothing travelled: a read from the cache
         ({}, None),  # no client told, which root alone may ask before 2.17
         ({"rig-OST0000": None}, None),
         ({"rig-OST0000": [8, 8, 1], "rig-OST0001": None}, None),  # a device went away
@@ -541,7 +598,9 @@ def test_a_node_that_does_not_see_the_stage_is_named_before_the_tool_runs(tmp_pa
 
 def test_what_a_tool_or_a_launcher_prints_changes_nothing(tmp_path):
     """Its standard error may be closed, or end within a line."""
-    code, found, out = told(tmp_path, "sh", "-c", "printf unended >&2; exec 2>&-; exec true")
+    code, found, out = told(
+        tmp_path, "sh", "-c", "printf unended >&2; exec 2>&-; exec true"
+    )
     assert (code, len(found), out) == (0, 1, "unended")
 
 
@@ -597,8 +656,13 @@ SENDS = (
 def networks_apart(enter, code, place):
     """What the networks count while Python code runs in a name space of its own, which a script prepares."""
     apart = ["unshare", "--net", "--mount", "sh", "-euc", enter, "sh"]
-    if subprocess.run([*apart, "true"], check=False, capture_output=True).returncode != 0:
-        pytest.skip("networks cannot be made here: ip of iproute2, veth and bridge are needed")
+    if (
+        subprocess.run([*apart, "true"], check=False, capture_output=True).returncode
+        != 0
+    ):
+        pytest.skip(
+            "networks cannot be made here: ip of iproute2, veth and bridge are needed"
+        )
     words = [*apart, *witnessed(place, sys.executable, "-c", code)]
     completed(words, check=True, cwd=place)
     (seen,) = noted(place)
@@ -668,7 +732,15 @@ def on_lustre(tmp_path, tool, *words, **knobs):
     """What witness.sh says on a node of the stand-in's Lustre, while a shell runs a tool."""
     command = words or ("sh", "-c", tool)
     completed(
-        ["unshare", "--mount", "sh", "-euc", NODE, "sh", *witnessed(tmp_path, *command)],
+        [
+            "unshare",
+            "--mount",
+            "sh",
+            "-euc",
+            NODE,
+            "sh",
+            *witnessed(tmp_path, *command),
+        ],
         env={
             **os.environ,
             "PATH": f"{LUSTRE}:{os.environ['PATH']}",

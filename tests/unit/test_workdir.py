@@ -53,11 +53,14 @@ def test_the_directory_of_a_case(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("name", "plain"), [("../../etc", ".._.._etc"), ("..", f"uid{os.getuid()}"), ("a b", "a_b")]
+    ("name", "plain"),
+    [("../../etc", ".._.._etc"), ("..", f"uid{os.getuid()}"), ("a b", "a_b")],
 )
 def test_a_user_name_that_leads_elsewhere_is_made_a_plain_one(monkeypatch, name, plain):
     known = pwd.getpwuid(os.getuid())
-    monkeypatch.setattr(pwd, "getpwuid", lambda _: pwd.struct_passwd((name, *known[1:])))
+    monkeypatch.setattr(
+        pwd, "getpwuid", lambda _: pwd.struct_passwd((name, *known[1:]))
+    )
     assert directory.user_name() == plain
 
 
@@ -103,7 +106,9 @@ def test_nothing_is_made_in_another_users_directory(tmp_path, level):
 
 
 @pytest.mark.parametrize("number", [errno.EINVAL, errno.EIO])
-def test_a_file_system_need_not_know_fsync_of_directories(tmp_path, monkeypatch, number):
+def test_a_file_system_need_not_know_fsync_of_directories(
+    tmp_path, monkeypatch, number
+):
     real = os.fsync
 
     def fsync(fd):
@@ -257,7 +262,9 @@ def test_the_marker_goes_last(tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
-def test_a_removal_out_of_time_keeps_the_marker_and_can_be_taken_up_again(tmp_path, monkeypatch):
+def test_a_removal_out_of_time_keeps_the_marker_and_can_be_taken_up_again(
+    tmp_path, monkeypatch
+):
     monkeypatch.setattr(directory, "Removal", partial(removal.Removal, per_second=200))
     case = make(tmp_path)
     for number in range(600):
@@ -299,7 +306,9 @@ def test_what_cannot_be_emptied_keeps_its_marker(tmp_path, monkeypatch):
         unlink(path, **options)
 
     monkeypatch.setattr(os, "unlink", refuse)
-    with pytest.raises(NotRemoved, match="could not be emptied: stubborn in case: not permitted"):
+    with pytest.raises(
+        NotRemoved, match="could not be emptied: stubborn in case: not permitted"
+    ):
         directory.remove(str(case.parent))
     assert sorted(os.listdir(case.parent)) == [MARKER, "case"]
 
@@ -391,6 +400,10 @@ def test_a_marker_expires_a_day_after_the_longest_case(tmp_path):
         before = time.time()
         directory.create(str(tmp_path), SESSION, f"case{number}", time_limit_s=limit)
         day = 86400
-        assert utc(before + longest + day - 60) < expires() <= utc(time.time() + longest + day)
+        assert (
+            utc(before + longest + day - 60)
+            < expires()
+            <= utc(time.time() + longest + day)
+        )
     (found,) = directory.sessions(str(tmp_path))
     assert sorted(os.listdir(found.path)) == [MARKER, "case0", "case1", "case2"]

@@ -21,7 +21,8 @@ def test_anchors_and_merges_work(tmp_path):
 
 def test_numbers_that_look_like_what_they_are(tmp_path):
     file = write(
-        tmp_path, "a: [0, 10, -0.1, 0.5, 0.125, 12.25, 1000.000, 1_000, 1e3, 0.0, '0100']\n"
+        tmp_path,
+        "a: [0, 10, -0.1, 0.5, 0.125, 12.25, 1000.000, 1_000, 1e3, 0.0, '0100']\n",
     )
     assert yamlfile.load(file) == {
         "a": [0, 10, -0.1, 0.5, 0.125, 12.25, 1000.0, 1000, "1e3", 0.0, "0100"]
@@ -70,9 +71,21 @@ def test_a_mistake_gets_the_line_of_its_key_or_of_the_nearest_above(tmp_path):
 @pytest.mark.parametrize(
     ("text", "line", "said"),
     [
-        ("a:\n\tb: 1\n", 2, "a tab stands here. Use spaces: YAML does not indent with tabs"),
-        ("a: 1\nb: @x\n", 2, "this is not YAML: no value starts with @. Check the indentation"),
-        ("a: [1\nb: 2\n", 2, "this is not YAML: did not find expected ',' or ']'. Check"),
+        (
+            "a:\n\tb: 1\n",
+            2,
+            "a tab stands here. Use spaces: YAML does not indent with tabs",
+        ),
+        (
+            "a: 1\nb: @x\n",
+            2,
+            "this is not YAML: no value starts with @. Check the indentation",
+        ),
+        (
+            "a: [1\nb: 2\n",
+            2,
+            "this is not YAML: did not find expected ',' or ']'. Check",
+        ),
     ],
 )
 def test_what_is_not_yaml_is_named_with_its_line(tmp_path, text, line, said):
@@ -87,10 +100,13 @@ def test_what_is_not_yaml_is_named_with_its_line(tmp_path, text, line, said):
     "text",
     [
         "[" + "1," * 200_000 + "1]",
-        "a0: &a0 [1, 1]\n" + "".join(f"a{n + 1}: &a{n + 1} [*a{n}, *a{n}]\n" for n in range(30)),
+        "a0: &a0 [1, 1]\n"
+        + "".join(f"a{n + 1}: &a{n + 1} [*a{n}, *a{n}]\n" for n in range(30)),
         "a: &a [*a]\n",
     ],
 )
 def test_too_many_values_are_refused(text):
-    with pytest.raises(YamlError, match="more than 200000 values, with aliases written out"):
+    with pytest.raises(
+        YamlError, match="more than 200000 values, with aliases written out"
+    ):
         yamlfile.parse(text, "f")

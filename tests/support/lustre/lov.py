@@ -13,7 +13,12 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-MAGIC = {"v1": 0x0BD10BD0, "v3": 0x0BD30BD0, "composite": 0x0BD60BD0, "foreign": 0x0BD70BD0}
+MAGIC = {
+    "v1": 0x0BD10BD0,
+    "v3": 0x0BD30BD0,
+    "composite": 0x0BD60BD0,
+    "foreign": 0x0BD70BD0,
+}
 PATTERN = {
     "raid0": 0x1,
     "mdt": 0x100,
@@ -42,9 +47,13 @@ def plain(part: dict[str, Any]) -> bytes:
     """A layout of one part: count, size, pattern, pool, objects."""
     pool = part.get("pool") or ""
     pattern = PATTERN[part.get("pattern", "raid0")]
-    head = user_md(MAGIC["v3" if pool else "v1"], pattern, part["size"], part["count"], pool)
+    head = user_md(
+        MAGIC["v3" if pool else "v1"], pattern, part["size"], part["count"], pool
+    )
     objects = enumerate(part.get("objects") or (), 7)
-    return head + b"".join(ost_data(ost, number, 0x280000400) for number, ost in objects)
+    return head + b"".join(
+        ost_data(ost, number, 0x280000400) for number, ost in objects
+    )
 
 
 def encode(layout: dict[str, Any]) -> bytes:
@@ -57,11 +66,18 @@ def encode(layout: dict[str, Any]) -> bytes:
     size = offset + sum(map(len, blobs))
     mirrors = len({part.get("mirror", 0) for part in parts})
     # lov_comp_md_v1: magic, size, generation, flags, entries, mirrors.
-    head = struct.pack("<IIIHHH14x", MAGIC["composite"], size, 3, 0, len(parts), mirrors - 1)
+    head = struct.pack(
+        "<IIIHHH14x", MAGIC["composite"], size, 3, 0, len(parts), mirrors - 1
+    )
     for number, (part, blob) in enumerate(zip(parts, blobs, strict=True), 1):
         # lov_comp_md_entry_v1: identity, flags, begin, end, where its layout begins, and its size.
-        identity, flags = part.get("mirror", 0) << 16 | number, INIT if part["init"] else 0
+        identity, flags = (
+            part.get("mirror", 0) << 16 | number,
+            INIT if part["init"] else 0,
+        )
         end = EOF if part["end"] is None else part["end"]
-        head += struct.pack("<IIQQII16x", identity, flags, part["begin"], end, offset, len(blob))
+        head += struct.pack(
+            "<IIQQII16x", identity, flags, part["begin"], end, offset, len(blob)
+        )
         offset += len(blob)
     return head + b"".join(blobs)

@@ -59,7 +59,9 @@ OF_LOV = {"stripecount": "1", "stripesize": str(standin.DEFAULT_SIZE)}
 
 def count(state: dict[str, Any], device: str, counter: str, value: int) -> None:
     """Let a counter of a device, ``osc 2`` or ``mdc 0``, grow: samples, least, most, their sum and that of squares."""
-    grown = state["stats"].setdefault(device, {}).setdefault(counter, [0, value, 0, 0, 0])
+    grown = (
+        state["stats"].setdefault(device, {}).setdefault(counter, [0, value, 0, 0, 0])
+    )
     grown[:] = [
         grown[0] + 1,
         min(grown[1], value),
@@ -146,20 +148,27 @@ def parameters(last: str) -> dict[str, str]:
     if last == "checksums":
         with standin.remembered() as state:
             changed = state["checksums"]
-        found = {f"{device}.{last}": "1" for device in devices() if device.startswith("osc.")}
+        found = {
+            f"{device}.{last}": "1" for device in devices() if device.startswith("osc.")
+        }
         found |= {f"llite.{fs}-{CLIENT}.{last}": "1"} | changed
     if last == "import" and not standin.is_user():
         found = {f"{device}.{last}": connection(device) for device in devices()}
     if last in ("active", "ost_conn_uuid"):
         for index in osts:
             for client in ("MDT0000", "MDT0001", CLIENT):
-                off = not client.startswith("MDT") and index in standin._numbers("LFS_INACTIVE")
+                off = not client.startswith("MDT") and index in standin._numbers(
+                    "LFS_INACTIVE"
+                )
                 value = server(index) if last == "ost_conn_uuid" else "01"[not off]
                 found[f"osc.{fs}-OST{index:04x}-osc-{client}.{last}"] = value
     if last in OF_LOV:
         found[f"lov.{fs}-clilov-{CLIENT}.{last}"] = OF_LOV[last]
     if last == "numobd":
-        found = {f"lov.{fs}-MDT{index:04x}-mdtlov.numobd": str(len(osts)) for index in range(2)}
+        found = {
+            f"lov.{fs}-MDT{index:04x}-mdtlov.numobd": str(len(osts))
+            for index in range(2)
+        }
         found[f"lov.{fs}-clilov-{CLIENT}.numobd"] = str(len(osts))
         found[f"lmv.{fs}-clilmv-{CLIENT}.numobd"] = "2"
     return found
@@ -174,7 +183,9 @@ def sysfs() -> str:
     for name, value in shown.items():
         file = os.path.join(folder, *name.split("."))
         os.makedirs(os.path.dirname(file), exist_ok=True)
-        with open(f"{file}.{os.uname().nodename}.{os.getpid()}", "w", encoding="ascii") as text:
+        with open(
+            f"{file}.{os.uname().nodename}.{os.getpid()}", "w", encoding="ascii"
+        ) as text:
             text.write(f"{value}\n")
         os.replace(text.name, file)
     return folder
@@ -188,7 +199,10 @@ def matching(pattern: str, names: Sequence[str]) -> list[str]:
         for name in names
         for theirs in [name.split(".")]
         if len(ours) == len(theirs)
-        and all(fnmatch.fnmatchcase(their, our) for our, their in zip(ours, theirs, strict=True))
+        and all(
+            fnmatch.fnmatchcase(their, our)
+            for our, their in zip(ours, theirs, strict=True)
+        )
     ]
 
 
@@ -200,7 +214,8 @@ def missing(pattern: str, command: str) -> Refused:
     if standin.is_user() and command == "get_param":
         return Refused(2)
     return Refused(
-        2, f"error: {command}: param_path '{pattern.replace('.', '/')}': No such file or directory"
+        2,
+        f"error: {command}: param_path '{pattern.replace('.', '/')}': No such file or directory",
     )
 
 
@@ -218,7 +233,9 @@ def show_stats(pattern: str) -> None:
     with standin.remembered() as state:
         took_place(state)
         counters = state["stats"].get(known[name], {})
-    print(f"{pattern}=", f"{'snapshot_time':<25} {time.time():.9f} secs.nsecs", sep="\n")
+    print(
+        f"{pattern}=", f"{'snapshot_time':<25} {time.time():.9f} secs.nsecs", sep="\n"
+    )
     for counter, (samples, *numbers) in counters.items():
         line = f"{counter:<25} {samples} samples [bytes] {' '.join(map(str, numbers))}"
         print(line[:-1] if user else line)
@@ -256,7 +273,9 @@ def set_param(words: list[str]) -> int:
         names = matching(pattern, list(parameters(last)))
         if not names:
             refused = missing(pattern, "set_param")
-            again = [f"{setting}: No such file or directory"] if refused.status == 2 else []
+            again = (
+                [f"{setting}: No such file or directory"] if refused.status == 2 else []
+            )
             raise Refused(refused.status, *refused.lines, *again)
         if last != "checksums" or value not in ("0", "1"):
             raise not_covered(f"lctl set_param {word}")
@@ -266,7 +285,9 @@ def set_param(words: list[str]) -> int:
             raise Refused(13, *refusals, f"{setting}: Permission denied")
         # What is set for the mount holds for each of its devices.
         with standin.remembered() as state:
-            for name in parameters("checksums") if pattern.startswith("llite.") else names:
+            for name in (
+                parameters("checksums") if pattern.startswith("llite.") else names
+            ):
                 state["checksums"][name] = value
         print(*(f"{name}={value}" for name in names), sep="\n")
     return 0

@@ -83,7 +83,9 @@ def mdt_count() -> int:
 
 
 def _numbers(variable: str) -> list[int]:
-    return [int(number) for number in os.environ.get(variable, "").replace(",", " ").split()]
+    return [
+        int(number) for number in os.environ.get(variable, "").replace(",", " ").split()
+    ]
 
 
 def is_user() -> bool:
@@ -137,7 +139,9 @@ def below(path: str) -> str:
     """Where a file of the mount lies below it."""
     folder = os.environ.get("LFS_BELOW")
     return (
-        os.path.join(folder, os.path.relpath(os.path.realpath(path), mount())) if folder else path
+        os.path.join(folder, os.path.relpath(os.path.realpath(path), mount()))
+        if folder
+        else path
     )
 
 
@@ -161,7 +165,9 @@ def remembered() -> Iterator[dict[str, Any]]:
     """All that the stand-ins remember; written back, one program at a time."""
     folder = os.environ.get("LFS_STATE")
     if not folder:
-        raise Refused(70, "stand-in: LFS_STATE must name a directory to remember layouts in")
+        raise Refused(
+            70, "stand-in: LFS_STATE must name a directory to remember layouts in"
+        )
     os.makedirs(folder, exist_ok=True)
     file = os.path.join(folder, "state.json")
     with open(os.path.join(folder, "lock"), "w", encoding="ascii") as lock:
@@ -175,7 +181,10 @@ def remembered() -> Iterator[dict[str, Any]]:
             "stats": {},
             "io": 0,
         }
-        with contextlib.suppress(FileNotFoundError), open(file, encoding="ascii") as text:
+        with (
+            contextlib.suppress(FileNotFoundError),
+            open(file, encoding="ascii") as text,
+        ):
             state = json.load(text)
         before = json.dumps(state)
         yield state
@@ -265,7 +274,9 @@ def layout_at(state: dict[str, Any], key: str, path: str, size: int) -> dict[str
         state["files"][key] = layout
     begin = 0
     for number, part in enumerate(layout["parts"]):
-        if "objects" not in part and (number == 0 or begin < size or part["pattern"] == "mdt"):
+        if "objects" not in part and (
+            number == 0 or begin < size or part["pattern"] == "mdt"
+        ):
             allocate(state, part)
         begin = part["end"] or begin
     return layout
@@ -278,7 +289,9 @@ def asked_of_kernel(path: str) -> dict[str, Any] | None:
     except OSError:
         return None
     size, count = struct.unpack_from("=24xIH", data)
-    osts = [target for (target,) in struct.iter_unpack("=20xI", data[48 : 48 + 24 * count])]
+    osts = [
+        target for (target,) in struct.iter_unpack("=20xI", data[48 : 48 + 24 * count])
+    ]
     return {
         "composite": False,
         "parts": [new_part() | {"count": count, "size": size, "osts": osts}],
@@ -299,7 +312,11 @@ def stripe_size(part: dict[str, Any]) -> int:
 def parse_size(text: str) -> int:
     """A stripe size in bytes, a multiple of 64 KiB."""
     match = re.fullmatch(r"(\d+)([kKmMgG]?)", text)
-    size = int(match[1]) << {"": 0, "k": 10, "m": 20, "g": 30}[match[2].lower()] if match else 1
+    size = (
+        int(match[1]) << {"": 0, "k": 10, "m": 20, "g": 30}[match[2].lower()]
+        if match
+        else 1
+    )
     if size % 65536 or size >= 1 << 32:
         raise not_covered(f"lfs setstripe -S {text}")
     return size
@@ -352,13 +369,17 @@ def set_layout(name: str, request: dict[str, Any]) -> None:
     if not on_lustre(name):
         raise not_covered("lfs setstripe where there is no Lustre")
     if any(part["start"] >= ost_count() for part in request["parts"]):
-        raise Refused(22, f"lfs setstripe: setstripe error for '{name}': Invalid argument")
+        raise Refused(
+            22, f"lfs setstripe: setstripe error for '{name}': Invalid argument"
+        )
     if os.path.isdir(name):
         with remembered() as state:
             state["defaults"][identity(name)] = request
         return
     if os.path.exists(name):
-        raise Refused(17, f"lfs setstripe: setstripe error for '{name}': stripe already set")
+        raise Refused(
+            17, f"lfs setstripe: setstripe error for '{name}': stripe already set"
+        )
     os.close(os.open(name, os.O_WRONLY | os.O_CREAT, 0o644))
     with remembered() as state:
         state["files"][identity(name)] = request
@@ -400,7 +421,10 @@ def mkdir(words: list[str]) -> int:
     of = dict(options)
     first, count = int(of.get("-i", "0")), min(mdt_count(), int(of.get("-c", "1")))
     for name in names:
-        if not on_lustre(os.path.dirname(os.path.abspath(name))) or first >= mdt_count():
+        if (
+            not on_lustre(os.path.dirname(os.path.abspath(name)))
+            or first >= mdt_count()
+        ):
             raise not_covered(f"lfs mkdir {' '.join(words)}")
         if is_user():
             raise Refused(
@@ -440,7 +464,13 @@ def default_mdts(state: dict[str, Any], path: str) -> list[int] | None:
         if identity(path) in kept:
             count, first = kept[identity(path)]
             lie = os.environ.get("LFS_LIE_MDTS")
-            count = int(lie) if lie else mdt_count() if count == -1 else min(count, mdt_count())
+            count = (
+                int(lie)
+                if lie
+                else mdt_count()
+                if count == -1
+                else min(count, mdt_count())
+            )
             return [(max(first, 0) + n) % mdt_count() for n in range(count)]
     return None
 
@@ -472,13 +502,23 @@ def pool_list(words: list[str]) -> int:
     if len(words) != 1 or top != fsname():
         raise not_covered(f"lfs pool_list {' '.join(words)}")
     if not name:
-        print(f"Pools from {fsname()}:", *(f"{fsname()}.{pool}" for pool in pools()), sep="\n")
+        print(
+            f"Pools from {fsname()}:",
+            *(f"{fsname()}.{pool}" for pool in pools()),
+            sep="\n",
+        )
         return 0
     print(f"Pool: {fsname()}.{name}")
     if name not in pools():
         place = f"/proc/fs/lustre/lov/{fsname()}-clilov-{CLIENT}/pools/{name}"
-        raise Refused(2, f"lfs pool_list: cannot open {place}: No such file or directory (2)")
-    print(*(uuid(index) for index in pools()[name]), sep="\n", end="\n" if pools()[name] else "")
+        raise Refused(
+            2, f"lfs pool_list: cannot open {place}: No such file or directory (2)"
+        )
+    print(
+        *(uuid(index) for index in pools()[name]),
+        sep="\n",
+        end="\n" if pools()[name] else "",
+    )
     return 0
 
 
@@ -512,7 +552,11 @@ def df(words: list[str]) -> int:
         full = index in _numbers("LFS_MDT_FULL")
         few, many = (MDT_FULL, MDT_INODES) if inodes else (MDT_LINE_FULL, MDT_LINE)
         numbers = few if full else many
-        print(df_line(f"{fsname()}-MDT{index:04x}_UUID", *numbers, f"{where}[MDT:{index}]"))
+        print(
+            df_line(
+                f"{fsname()}-MDT{index:04x}_UUID", *numbers, f"{where}[MDT:{index}]"
+            )
+        )
     total = used = free = 0
     flags = {"D": _numbers("LFS_DEGRADED"), "N": _numbers("LFS_NO_CREATE")}
     for index in range(ost_count()):
@@ -557,9 +601,7 @@ def quota(words: list[str]) -> int:
     used, limit, files, file_limit, soft, grace = [*given, "0", "-"][:6]
 
     def shown(value: str, *limits: str) -> str:
-        return (
-            f"{value}{'*' if any(int(most) and int(value) > int(most) for most in limits) else ''}"
-        )
+        return f"{value}{'*' if any(int(most) and int(value) > int(most) for most in limits) else ''}"
 
     of_bytes = (shown(used, limit, soft), soft, limit, grace)
     columns = (*of_bytes, shown(files, file_limit), 0, file_limit, "-")

@@ -24,7 +24,11 @@ def text(log: dict[str, Any]) -> str:
             blocks.setdefault(line.split("\t")[1], []).append(line)
         else:
             lines.append(line)
-    ranks = ["-1"] if reduced else [str(rank) for rank in range(min(log["tasks"], writers + 1))]
+    ranks = (
+        ["-1"]
+        if reduced
+        else [str(rank) for rank in range(min(log["tasks"], writers + 1))]
+    )
     posix: list[str] = []
     for number, rank in enumerate(ranks):
         wrote = log["bytes"] // max(1, writers) if number < writers else 0

@@ -46,7 +46,9 @@ def refuse(what: str) -> NoReturn:
 
 def case_key(partition: str, check: str, parameters: Mapping[str, object]) -> str:
     """Name of a case among the figures; ``partition`` with its system."""
-    return " ".join([partition, check, *sorted(f"{k}={v}" for k, v in parameters.items())])
+    return " ".join(
+        [partition, check, *sorted(f"{k}={v}" for k, v in parameters.items())]
+    )
 
 
 def text_of(file: str) -> str:
@@ -67,7 +69,9 @@ def figures() -> dict[str, float]:
     check, *parameters = footprint["name"].split()
     pairs = dict(word.lstrip("%").split("=", 1) for word in parameters)
     key = case_key(footprint["partition"], check, pairs)
-    known: dict[str, dict[str, float]] = json.loads(text_of(os.environ["REPLAY_FIGURES"]))
+    known: dict[str, dict[str, float]] = json.loads(
+        text_of(os.environ["REPLAY_FIGURES"])
+    )
     if key not in known:
         refuse(f"no figures of {key}")
     return known[key]
@@ -84,7 +88,11 @@ def figure(name: str) -> float:
 def dates() -> dict[str, Any]:
     """The present as fio says it; IOR's dates have the form of ``time``."""
     now = time.time()
-    return {"timestamp": int(now), "timestamp_ms": int(now * 1000), "time": time.ctime(now)}
+    return {
+        "timestamp": int(now),
+        "timestamp_ms": int(now * 1000),
+        "time": time.ctime(now),
+    }
 
 
 def share(output: str) -> float:

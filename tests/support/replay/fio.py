@@ -22,10 +22,40 @@ if TYPE_CHECKING:
 #: Options of a job file that are replayed.
 _KNOWN = frozenset(
     [
-        *("description", "directory", "filename_format", "unique_filename", "ioengine", "rw", "bs"),
-        *("filesize", "nrfiles", "numjobs", "group_reporting", "fallocate", "disk_util", "iodepth"),
-        *("direct", "refill_buffers", "randrepeat", "create_on_open", "time_based", "runtime"),
-        *("verify", "verify_interval", "do_verify", "verify_state_save", "sync", "end_fsync"),
+        *(
+            "description",
+            "directory",
+            "filename_format",
+            "unique_filename",
+            "ioengine",
+            "rw",
+            "bs",
+        ),
+        *(
+            "filesize",
+            "nrfiles",
+            "numjobs",
+            "group_reporting",
+            "fallocate",
+            "disk_util",
+            "iodepth",
+        ),
+        *(
+            "direct",
+            "refill_buffers",
+            "randrepeat",
+            "create_on_open",
+            "time_based",
+            "runtime",
+        ),
+        *(
+            "verify",
+            "verify_interval",
+            "do_verify",
+            "verify_state_save",
+            "sync",
+            "end_fsync",
+        ),
         "norandommap",
     ]
 )
@@ -49,7 +79,11 @@ class Job:
             )
         if unknown := options.keys() - _KNOWN:
             figures.refuse(f"fio job option {sorted(unknown)[0]}")
-        for name, value in (("group_reporting", "1"), ("nrfiles", "1"), ("unique_filename", "0")):
+        for name, value in (
+            ("group_reporting", "1"),
+            ("nrfiles", "1"),
+            ("unique_filename", "0"),
+        ):
             if options.get(name) != value:
                 figures.refuse(f"fio job without {name}={value}")
         return cls(head.strip("[]"), options)
@@ -70,7 +104,8 @@ class Job:
         """Sizes by path of all processes' files on a node."""
         form = self.options["filename_format"].replace("$clientuid", client)
         names = [
-            form.replace("$jobnum", str(n)).replace("$filenum", "0") for n in range(self.processes)
+            form.replace("$jobnum", str(n)).replace("$filenum", "0")
+            for n in range(self.processes)
         ]
         size = figures.size(self.options["filesize"])
         return {os.path.join(self.options["directory"], name): size for name in names}
@@ -109,11 +144,17 @@ def rates(job: Job, nodes: int, output: str) -> list[Rate]:
     name = "read_iops_unchecked" if checksums_off() else "read_iops"
     total = figures.figure(name) * figures.share(output) * seconds
     # Nodes differ by a hundredth, and their mean is that of the figure.
-    parts = [1 + 0.01 * (2 * i / (nodes - 1) - 1) if nodes > 1 else 1.0 for i in range(nodes)]
-    return [Rate(round(total * part / nodes), seconds * 1000, job.block) for part in parts]
+    parts = [
+        1 + 0.01 * (2 * i / (nodes - 1) - 1) if nodes > 1 else 1.0 for i in range(nodes)
+    ]
+    return [
+        Rate(round(total * part / nodes), seconds * 1000, job.block) for part in parts
+    ]
 
 
-def scaled(recorded: dict[str, Any], job: Job, rate: Rate, processes: int) -> dict[str, Any]:
+def scaled(
+    recorded: dict[str, Any], job: Job, rate: Rate, processes: int
+) -> dict[str, Any]:
     """A recorded entry at another rate; the direction is the job's."""
     entry = json.loads(json.dumps(recorded))
     moving, still = entry["read"], entry["trim"]
@@ -126,7 +167,9 @@ def scaled(recorded: dict[str, Any], job: Job, rate: Rate, processes: int) -> di
             times[key] = times[key] * slower
         times["N"] = rate.operations
         percentile = times.get("percentile", {})
-        times["percentile"] = {key: round(value * slower) for key, value in percentile.items()}
+        times["percentile"] = {
+            key: round(value * slower) for key, value in percentile.items()
+        }
         if not percentile:
             del times["percentile"]
     moving |= {
@@ -145,7 +188,9 @@ def scaled(recorded: dict[str, Any], job: Job, rate: Rate, processes: int) -> di
 
 def local(job: Job, output: str) -> dict[str, Any]:
     """Output of a run on this node."""
-    found: dict[str, Any] = json.loads(figures.text_of(f"{figures.SAMPLES}/fio_randread.json"))
+    found: dict[str, Any] = json.loads(
+        figures.text_of(f"{figures.SAMPLES}/fio_randread.json")
+    )
     (rate,) = rates(job, 1, output)
     entry = scaled(found["jobs"][0], job, rate, job.processes)
     found |= {"global options": {}, "jobs": [entry], **figures.dates()}
@@ -155,7 +200,9 @@ def local(job: Job, output: str) -> dict[str, Any]:
 
 def remote(job: Job, clients: list[tuple[str, int]], output: str) -> dict[str, Any]:
     """Output of a client: an entry for each server, and their sum."""
-    found: dict[str, Any] = json.loads(figures.text_of(f"{figures.SAMPLES}/fio_two_servers.json"))
+    found: dict[str, Any] = json.loads(
+        figures.text_of(f"{figures.SAMPLES}/fio_two_servers.json")
+    )
     one, _, every = found["client_stats"]
     done = rates(job, len(clients), output)
     entries = []
@@ -185,7 +232,9 @@ def use_files(job: Job, clients: list[str]) -> None:
     if not os.path.isdir(job.options["directory"]):
         print(f"fio: {job.options['directory']} is not a directory")
         sys.exit(1)
-    sizes = {path: size for client in clients for path, size in job.files(client).items()}
+    sizes = {
+        path: size for client in clients for path, size in job.files(client).items()
+    }
     if not job.writes:
         if lacks := figures.missing(sizes):
             figures.refuse(f"reading {lacks}, which was not laid out")
@@ -227,11 +276,19 @@ def main(argv: list[str]) -> int:
         name, _, value = word.partition("=")
         if name == "--client":
             # A file with an address on each line, or one server.
-            servers = figures.text_of(value).split() if os.path.isfile(value) else [value]
+            servers = (
+                figures.text_of(value).split() if os.path.isfile(value) else [value]
+            )
             for server in servers:
                 address, _, port = server.partition(",")
                 clients.append((address, int(port)))
-        elif name in ("--server", "--output", "--output-format", "--verify", "--verify_interval"):
+        elif name in (
+            "--server",
+            "--output",
+            "--output-format",
+            "--verify",
+            "--verify_interval",
+        ):
             options[name] = value
         elif word.startswith("-"):
             figures.refuse(f"fio {word}")

@@ -38,7 +38,9 @@ class Asked:
     @classmethod
     def of(cls, argv: list[str]) -> Asked:
         try:
-            options, rest = getopt.getopt(argv, _FLAGS + _VALUES, ["random-offset-seed="])
+            options, rest = getopt.getopt(
+                argv, _FLAGS + _VALUES, ["random-offset-seed="]
+            )
         except getopt.GetoptError as error:
             print(f"Error invalid argument: {error.opt}")
             figures.refuse(f"ior {' '.join(argv)}")
@@ -50,7 +52,9 @@ class Asked:
         for option, value in options:
             letter = option[1]
             if letter == "O":
-                asked.directives |= dict(word.split("=", 1) for word in value.split(","))
+                asked.directives |= dict(
+                    word.split("=", 1) for word in value.split(",")
+                )
             elif letter in asked.flags:
                 asked.flags[letter] = True
             else:
@@ -96,7 +100,11 @@ class Asked:
 
     @property
     def operations(self) -> list[str]:
-        chosen = [name for letter, name in (("w", "write"), ("r", "read")) if self.flags[letter]]
+        chosen = [
+            name
+            for letter, name in (("w", "write"), ("r", "read"))
+            if self.flags[letter]
+        ]
         return chosen or ["write", "read"]
 
     @property
@@ -131,7 +139,9 @@ def perform(asked: Asked) -> list[Done]:
         if operation == "write":
             present = next((path for path in sizes if os.path.exists(path)), None)
             if present:
-                print(f'WARNING: The file "{present}" exists already and will be overwritten')
+                print(
+                    f'WARNING: The file "{present}" exists already and will be overwritten'
+                )
             figures.make(sizes, anew=not asked.flags["E"])
         elif lacks := figures.missing(sizes):
             print(
@@ -156,7 +166,9 @@ def human(size: int) -> str:
 
 def document(asked: Asked, done: list[Done]) -> dict[str, Any]:
     """The recorded JSON, scaled."""
-    found: dict[str, Any] = json.loads(figures.text_of(f"{figures.SAMPLES}/ior_mpirun_4x2.json"))
+    found: dict[str, Any] = json.loads(
+        figures.text_of(f"{figures.SAMPLES}/ior_mpirun_4x2.json")
+    )
     (test,) = found["tests"]
     flags, nodes = asked.flags, asked.tasks // asked.per_node
     shift = int(asked.values.get("Q", "1"))
@@ -191,7 +203,9 @@ def document(asked: Asked, done: list[Done]) -> dict[str, Any]:
         "type": "collective" if flags["c"] else "independent",
         "segments": asked.segments,
         "ordering in a file": "random" if flags["z"] else "sequential",
-        "ordering inter file": "constant task offset" if flags["C"] else "no tasks offsets",
+        "ordering inter file": "constant task offset"
+        if flags["C"]
+        else "no tasks offsets",
         "task offset": shift,
         "nodes": nodes,
         "tasks": asked.tasks,
@@ -207,7 +221,9 @@ def document(asked: Asked, done: list[Done]) -> dict[str, Any]:
     recorded = {result["access"]: result for result in test["Results"]}
     test["Results"] = [result(asked, recorded[one.operation], one) for one in done]
     summaries = {entry["operation"]: entry for entry in found["summary"]}
-    found["summary"] = [summary(asked, summaries[one.operation], one, shift) for one in done]
+    found["summary"] = [
+        summary(asked, summaries[one.operation], one, shift) for one in done
+    ]
     return found
 
 
@@ -228,7 +244,9 @@ def result(asked: Asked, recorded: dict[str, Any], one: Done) -> dict[str, Any]:
     }
 
 
-def summary(asked: Asked, recorded: dict[str, Any], one: Done, shift: int) -> dict[str, Any]:
+def summary(
+    asked: Asked, recorded: dict[str, Any], one: Done, shift: int
+) -> dict[str, Any]:
     """One entry of ``summary``."""
     rate = one.mib_s
     per_mib = _MIB / asked.transfer
@@ -259,8 +277,17 @@ def rank_rows(asked: Asked, done: list[Done]) -> str:
     for one in done:
         for rank in range(asked.tasks):
             total = one.seconds * (1 - 0.02 * (rank % 7) / 7)
-            times = (total, total * _MOVING, asked.of_task / total, asked.of_task / total / _MOVING)
-            rows.append(",".join([one.operation, str(rank), *(f"{time:.10e}" for time in times)]))
+            times = (
+                total,
+                total * _MOVING,
+                asked.of_task / total,
+                asked.of_task / total / _MOVING,
+            )
+            rows.append(
+                ",".join(
+                    [one.operation, str(rank), *(f"{time:.10e}" for time in times)]
+                )
+            )
     return "\n".join(rows) + "\n"
 
 

@@ -24,7 +24,9 @@ def conflict(text: str) -> None:
     sys.exit(1)
 
 
-def place(tasks: int, hostfile: str | None, mapping: str | None) -> tuple[list[str], int]:
+def place(
+    tasks: int, hostfile: str | None, mapping: str | None
+) -> tuple[list[str], int]:
     """Names of the nodes that get tasks, and tasks on each."""
     slots: dict[str, int] = {}
     for line in figures.text_of(hostfile).splitlines() if hostfile else ():
@@ -32,7 +34,9 @@ def place(tasks: int, hostfile: str | None, mapping: str | None) -> tuple[list[s
         slots[host] = int(number)
     if mapping == "node":
         if not slots:
-            figures.refuse("--map-by node without a host file: how many nodes are there?")
+            figures.refuse(
+                "--map-by node without a host file: how many nodes are there?"
+            )
         per_node = -(-tasks // len(slots))
     elif mapping and mapping.startswith("ppr:") and mapping.endswith(":node"):
         per_node = int(mapping.split(":")[1])
@@ -43,9 +47,15 @@ def place(tasks: int, hostfile: str | None, mapping: str | None) -> tuple[list[s
     nodes = -(-tasks // per_node)
     if tasks % per_node:
         figures.refuse(f"{tasks} tasks, {per_node} on each node")
-    hosts = list(slots)[:nodes] if slots else [f"n{number + 1}" for number in range(nodes)]
-    if len(hosts) < nodes or any(slots.get(host, per_node) < per_node for host in hosts):
-        conflict(f"There are not enough slots available in the system to satisfy the {tasks} slots")
+    hosts = (
+        list(slots)[:nodes] if slots else [f"n{number + 1}" for number in range(nodes)]
+    )
+    if len(hosts) < nodes or any(
+        slots.get(host, per_node) < per_node for host in hosts
+    ):
+        conflict(
+            f"There are not enough slots available in the system to satisfy the {tasks} slots"
+        )
     return hosts, per_node
 
 
@@ -100,7 +110,10 @@ def main(argv: list[str]) -> int:
     words = list(argv)
     while words and words[0].startswith("-"):
         option = words.pop(0)
-        if option not in ("-np", "--hostfile", "--map-by", "--bind-to") or option in options:
+        if (
+            option not in ("-np", "--hostfile", "--map-by", "--bind-to")
+            or option in options
+        ):
             figures.refuse(f"mpirun {option}")
         options[option] = words.pop(0)
     tasks = int(options["-np"])
@@ -108,6 +121,9 @@ def main(argv: list[str]) -> int:
     each_once = per_node == 1 and tasks == len(hosts)
     if "iogauge.job.agent" in words and each_once:
         return agent(words, hosts)
-    world = {"OMPI_COMM_WORLD_SIZE": str(tasks), "OMPI_COMM_WORLD_LOCAL_SIZE": str(per_node)}
+    world = {
+        "OMPI_COMM_WORLD_SIZE": str(tasks),
+        "OMPI_COMM_WORLD_LOCAL_SIZE": str(per_node),
+    }
     sys.stdout.flush()
     os.execvpe(words[0], words, os.environ | world)

@@ -59,7 +59,10 @@ def test_the_words_are_those_of_the_recorded_command(version, more, name):
     given = words(action=name, json_file=f"elbencho_{name}.json", **more).arguments()
     if version == "_hosts" and name == "read":
         given[given.index("servers.hosts")] = "servers.next"
-    assert elbencho.parse(sample(name, version), name).command.split() == ["elbencho", *given]
+    assert elbencho.parse(sample(name, version), name).command.split() == [
+        "elbencho",
+        *given,
+    ]
 
 
 @pytest.mark.parametrize(
@@ -69,13 +72,21 @@ def test_the_words_are_those_of_the_recorded_command(version, more, name):
 def test_both_ways_of_a_recorded_mix(version, hosts, more):
     text = sample("mix", version)
     output = elbencho.parse(text, "mix")
-    sizes = {"file_bytes": 25 * MIB, "block_bytes": 128 << 10, "json_file": "elbencho_mix.json"}
+    sizes = {
+        "file_bytes": 25 * MIB,
+        "block_bytes": 128 << 10,
+        "json_file": "elbencho_mix.json",
+    }
     given = words(action="mix", reads=70, **sizes, **more)
     assert output.command.split() == ["elbencho", *given.arguments()]
     assert (output.tasks, output.nodes, output.at_once) == (2 * hosts, hosts, True)
-    moved = {phase.name: (phase.bytes_moved, phase.operations) for phase in output.phases}
+    moved = {
+        phase.name: (phase.bytes_moved, phase.operations) for phase in output.phases
+    }
     each = {"write": (15 * MIB, 120), "read": (35 * MIB, 280)}
-    assert moved == {way: (hosts * of, hosts * count) for way, (of, count) in each.items()}
+    assert moved == {
+        way: (hosts * of, hosts * count) for way, (of, count) in each.items()
+    }
     # Both go on for as long as the execution; bandwidth and operations are those of that time.
     write, read = output.phases
     assert write.seconds == pytest.approx(read.seconds, rel=0.01)
@@ -101,7 +112,9 @@ def test_the_memory_of_gpus_is_one_more_option(gpu, more):
 def test_an_older_elbencho_is_refused_by_name():
     line = json.loads(sample("write"))
     line["version"] = line.pop("config")["version"]
-    with pytest.raises(ToolOutputError, match=r"elbencho 3\.1-10: no 'config'.*install 3\.0-37"):
+    with pytest.raises(
+        ToolOutputError, match=r"elbencho 3\.1-10: no 'config'.*install 3\.0-37"
+    ):
         elbencho.parse(json.dumps(line), "write")
 
 
@@ -168,7 +181,20 @@ def test_the_time_of_the_sync_counts():
 
 
 def test_directories_are_made_before_the_files():
-    words = ["-d", "-w", "-t", "2", "-n", "1", "-N", "500", "-s", "0", "--sync", "--nolive"]
+    words = [
+        "-d",
+        "-w",
+        "-t",
+        "2",
+        "-n",
+        "1",
+        "-N",
+        "500",
+        "-s",
+        "0",
+        "--sync",
+        "--nolive",
+    ]
     given = many("create", own_directory=True, files=500, file_bytes=0).arguments()
     assert given[: len(words)] == words
     output = elbencho.parse(sample("files_unique_create"), "create", 1000)
@@ -178,10 +204,25 @@ def test_directories_are_made_before_the_files():
 @pytest.mark.parametrize(
     ("action", "pattern", "text", "said"),
     [
-        ("create", r"RMFILES", "RMFILES", "expected one phase WRITE, found SYNC RMFILES SYNC"),
+        (
+            "create",
+            r"RMFILES",
+            "RMFILES",
+            "expected one phase WRITE, found SYNC RMFILES SYNC",
+        ),
         ("remove", r'("phase_type":")RMFILES', r"\1STAT", "expected one phase RMFILES"),
-        ("remove", r"(?s)(RMFILES.*?\n).*", r"\1", "after RMFILES expected SYNC, found (nothing)"),
-        ("remove", r'("RMFILES".*"entries":")2000', r"\g<1>1999", "1999 files, expected 2000"),
+        (
+            "remove",
+            r"(?s)(RMFILES.*?\n).*",
+            r"\1",
+            "after RMFILES expected SYNC, found (nothing)",
+        ),
+        (
+            "remove",
+            r'("RMFILES".*"entries":")2000',
+            r"\g<1>1999",
+            "1999 files, expected 2000",
+        ),
         (
             "remove",
             r'("RMFILES".*"entries.{2}s":")19044',
@@ -194,7 +235,12 @@ def test_directories_are_made_before_the_files():
             r"\g<1>18000",
             "but it says 18000 a second",
         ),
-        ("remove", r'(?s)(.*"elapsed_time_ms":")1', r"\g<1>x", "expected a whole number"),
+        (
+            "remove",
+            r'(?s)(.*"elapsed_time_ms":")1',
+            r"\g<1>x",
+            "expected a whole number",
+        ),
         ("remove", r"\}\}\n$", "}} and more\n", "extra data after the JSON"),
     ],
 )

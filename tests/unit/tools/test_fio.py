@@ -25,7 +25,12 @@ from support.shell import completed
 
 SAMPLES = Path(__file__).parents[2] / "data" / "samples"
 GOOD = [
-    *("fio_client_server.json.raw", "fio_two_servers.json", "fio_one_server.json", "fio_note.out"),
+    *(
+        "fio_client_server.json.raw",
+        "fio_two_servers.json",
+        "fio_one_server.json",
+        "fio_note.out",
+    ),
     *("fio_file.json", "fio_randread.json", "fio_filecreate.json", "fio_filestat.json"),
     "fio_filedelete.json",
 ]
@@ -40,7 +45,12 @@ def sample(name):
 
 def test_random_read():
     output = parse_json(sample("fio_randread.json"))
-    assert (output.tool, output.version, output.tasks, output.nodes) == ("fio", "3.33", 2, 1)
+    assert (output.tool, output.version, output.tasks, output.nodes) == (
+        "fio",
+        "3.33",
+        2,
+        1,
+    )
     (phase,) = output.phases
     assert phase.name == "read"
     assert {k: (q.value, q.unit) for k, q in phase.rates.items()} == {
@@ -51,7 +61,11 @@ def test_random_read():
         "latency_p99": (144384 / 1e3, "us"),
         "latency_p999": (358400 / 1e3, "us"),
     }
-    assert (phase.seconds, phase.bytes_moved, phase.operations) == (2.001, 190013440, 46390)
+    assert (phase.seconds, phase.bytes_moved, phase.operations) == (
+        2.001,
+        190013440,
+        46390,
+    )
     assert phase.transfer_bytes == 4096
     assert output.parameters["ioengine"] == "psync"
     assert output.parameters["direct"] == "1"
@@ -60,7 +74,9 @@ def test_random_read():
 
 
 def test_a_stream_beside_a_storm():
-    output = parse_disturbed(sample("fio_disturbed.json"), "disturbed", "disturber", "write")
+    output = parse_disturbed(
+        sample("fio_disturbed.json"), "disturbed", "disturber", "write"
+    )
     (phase,) = output.phases
     disturber = output.disturber
     assert disturber is not None
@@ -83,7 +99,9 @@ def test_a_stream_beside_a_storm_on_another_node():
     assert disturber.lead_s in (1.0, 2.0, 3.0)
     assert disturber.phase.seconds == pytest.approx(phase.seconds + 6, abs=0.2)
     assert disturber.active == pytest.approx(1, abs=0.25)
-    late = re.sub(r'("timestamp" : )(\d+)', lambda m: f"{m[1]}{int(m[2]) + 4}", texts[1])
+    late = re.sub(
+        r'("timestamp" : )(\d+)', lambda m: f"{m[1]}{int(m[2]) + 4}", texts[1]
+    )
     moved = parse_disturbed(texts[0], "disturbed", "disturber", "write", late).disturber
     # It begins after the measurement: G19 refuses it.
     assert moved.lead_s == disturber.lead_s - 4 < 0
@@ -92,15 +110,28 @@ def test_a_stream_beside_a_storm_on_another_node():
 
 
 def test_two_starts_say_when_a_disturber_began():
-    output = parse_disturbed(sample("fio_disturbed_342.json"), "disturbed", "disturber", "write")
-    assert (output.version[:4], output.disturber.lead_s) == ("3.42", pytest.approx(0.849))
+    output = parse_disturbed(
+        sample("fio_disturbed_342.json"), "disturbed", "disturber", "write"
+    )
+    assert (output.version[:4], output.disturber.lead_s) == (
+        "3.42",
+        pytest.approx(0.849),
+    )
     # One that begins after the measurement has no lead: G19 refuses it.
-    late = parse_disturbed(sample("fio_disturbed_342.json"), "disturber", "disturbed", "create")
+    late = parse_disturbed(
+        sample("fio_disturbed_342.json"), "disturber", "disturbed", "create"
+    )
     assert late.disturber.lead_s == pytest.approx(-0.849)
 
 
 def test_requests_in_flight_are_those_of_all_processes_of_a_node():
-    told = {"runtime": "30s", "time_based": "1", "direct": "1", "iodepth": "4", "numjobs": "8"}
+    told = {
+        "runtime": "30s",
+        "time_based": "1",
+        "direct": "1",
+        "iodepth": "4",
+        "numjobs": "8",
+    }
     rates = {"iops": Quantity(1000, "ops/s"), "latency_mean": Quantity(31_000, "us")}
     phase = Phase("read", rates, 30.0)
     output = ToolOutput("fio", "3.33", (phase,), nodes=1, parameters=told)
@@ -141,7 +172,10 @@ def test_two_loads_at_the_same_time():
     jobs.read_string(side_by_side(*disturbed_pair(stream, storm, 1)))
     # The stream comes first, or it would not find the files of its layout job by their number.
     assert jobs.sections() == ["disturbed", "disturber"]
-    assert (jobs["disturbed"]["startdelay"], jobs["disturbed"]["runtime"]) == ("1s", "30s")
+    assert (jobs["disturbed"]["startdelay"], jobs["disturbed"]["runtime"]) == (
+        "1s",
+        "30s",
+    )
     assert jobs["disturber"]["runtime"] == "32s"
     assert jobs["disturber"]["unlink_each_loop"] == "1"
     # Without it fio adds both up.
@@ -149,7 +183,9 @@ def test_two_loads_at_the_same_time():
     turned = configparser.ConfigParser(allow_no_value=True, interpolation=None)
     turned.read_string(
         side_by_side(
-            *disturbed_pair(replace(storm, name="disturbed"), replace(stream, name="disturber"), 1)
+            *disturbed_pair(
+                replace(storm, name="disturbed"), replace(stream, name="disturber"), 1
+            )
         )
     )
     assert turned.sections() == ["disturber", "disturbed"]
@@ -204,7 +240,9 @@ def test_metadata(name, phase, rate):
 
 def test_creates_that_no_sample_of_the_latency_backs():
     """fio 3.28: it made 32 files once, and counted on without a system call until its time was over."""
-    with pytest.raises(ToolOutputError, match=r"fio timed 1 of them: .* use 3[.]30 or newer"):
+    with pytest.raises(
+        ToolOutputError, match=r"fio timed 1 of them: .* use 3[.]30 or newer"
+    ):
         parse_json(sample("fio_storm_328.json"))
 
 
@@ -221,7 +259,9 @@ def test_creates_that_no_sample_of_the_latency_backs():
 def test_a_process_that_was_lost_leaves_no_result(said, where):
     """fio 3.33 to 3.37 print this, no error in the results, and exit with status 0."""
     result = sample("fio_randread.json")
-    with pytest.raises(ToolOutputError, match=f"lost a process.*{re.escape(said[:40])}"):
+    with pytest.raises(
+        ToolOutputError, match=f"lost a process.*{re.escape(said[:40])}"
+    ):
         parse_json(f"{said}\n{result}" if where == "before" else f"{result}\n{said}\n")
 
 
@@ -280,7 +320,9 @@ def test_a_server_that_is_missing():
     with pytest.raises(ToolOutputError, match="2 servers sum up to"):
         parse_json(json.dumps(document))
     document["client_stats"][0]["error"] = 111
-    with pytest.raises(ToolOutputError, match=r"'rr' on 10\.77\.0\.1 failed with errno 111"):
+    with pytest.raises(
+        ToolOutputError, match=r"'rr' on 10\.77\.0\.1 failed with errno 111"
+    ):
         parse_json(json.dumps(document))
 
 
@@ -340,7 +382,8 @@ def test_job_file():
     files=st.integers(1, 9),
     numjobs=st.integers(1, 256),
     iodepth=st.integers(1, 64),
-    milliseconds=st.integers(0, 900) | st.integers(0, 900).map(lambda seconds: 1000 * seconds),
+    milliseconds=st.integers(0, 900)
+    | st.integers(0, 900).map(lambda seconds: 1000 * seconds),
     pattern=st.sampled_from(["read", "write", "randread", "randwrite"]),
 )
 def test_job_file_says_what_the_job_says(
@@ -419,7 +462,9 @@ def test_real_creates_stop_after_their_time(tmp_path):
     data = tmp_path / "data"
     data.mkdir()
     many = 300_000
-    made = options.metadata_job("filecreate", directory=str(data), files=many, runtime_s=1)
+    made = options.metadata_job(
+        "filecreate", directory=str(data), files=many, runtime_s=1
+    )
     (phase,) = run(made, tmp_path).phases
     assert phase.operations is not None
     assert 0 < phase.operations < many

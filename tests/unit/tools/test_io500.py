@@ -32,14 +32,20 @@ def test_a_run_of_each_version(run, version):
     output = parsed(files)
     assert output.version.startswith(version)
     assert (output.tool, output.tasks, output.nodes) == ("io500", 2, 1)
-    assert sorted(phase.name for phase in output.phases) == sorted((*BANDWIDTHS, *RATES))
-    printed = dict(re.findall(r"^\[RESULT\] +(\S+) +(\S+) ", files["stdout.txt"], re.MULTILINE))
+    assert sorted(phase.name for phase in output.phases) == sorted(
+        (*BANDWIDTHS, *RATES)
+    )
+    printed = dict(
+        re.findall(r"^\[RESULT\] +(\S+) +(\S+) ", files["stdout.txt"], re.MULTILINE)
+    )
     for phase in output.phases:
         (rate,) = phase.rates.values()
         assert rate.value == float(printed[phase.name])
         assert rate.unit == ("GiB/s" if phase.name in BANDWIDTHS else "kops/s")
         assert 0 < phase.seconds < 10
-    assert all(re.search(io500.TOO_SHORT, warning) for warning in output.warnings), output.warnings
+    assert all(re.search(io500.TOO_SHORT, warning) for warning in output.warnings), (
+        output.warnings
+    )
     assert len(output.warnings) == 2
     assert "shift" not in output.parameters  # there is no other node
     assert output.parameters["data_type"] == "timestamp"
@@ -50,9 +56,13 @@ def test_what_versions_and_builds_print_otherwise():
     files = files_of("isc26")
     known = re.sub(r"(?m)^(version +=).*$", r"\1 ", files["result.txt"])
     assert parsed(files | {"result.txt": known}).version == "unknown"
-    verbose = re.sub(r"(?m)^(write +)(\d\S*)", r"\1\2 0\n\1\2", files["ior-easy-write.txt"])
+    verbose = re.sub(
+        r"(?m)^(write +)(\d\S*)", r"\1\2 0\n\1\2", files["ior-easy-write.txt"]
+    )
     assert verbose != files["ior-easy-write.txt"]
-    assert parsed(files | {"ior-easy-write.txt": verbose}).phases == parsed(files).phases
+    assert (
+        parsed(files | {"ior-easy-write.txt": verbose}).phases == parsed(files).phases
+    )
     for old in (r"\[run\]\nprocs .*\n", r"procs .*\n"):
         result = re.sub(old, "", files["result.txt"], count=1)
         with pytest.raises(ToolOutputError, match="IO500 of ISC22 or newer is needed"):
@@ -65,7 +75,9 @@ def test_a_run_as_long_as_the_list_demands():
     output = parsed(files)
     assert (output.version, output.tasks, output.nodes) == ("io500-sc25_v1", 2, 2)
     assert output.warnings == ()
-    printed = dict(re.findall(r"^\[RESULT\] +(\S+) +(\S+) ", files["stdout.txt"], re.MULTILINE))
+    printed = dict(
+        re.findall(r"^\[RESULT\] +(\S+) +(\S+) ", files["stdout.txt"], re.MULTILINE)
+    )
     assert {p.name: rate.value for p in output.phases for rate in p.rates.values()} == {
         name: float(value) for name, value in printed.items()
     }
@@ -77,12 +89,18 @@ def test_bytes_seconds_and_operations():
     output = parsed(files_of("isc26"))
     phases = {phase.name: phase for phase in output.phases}
     easy, hard = phases["ior-easy-write"], phases["ior-hard-write"]
-    assert (easy.bytes_moved, easy.transfer_bytes, easy.operations) == (339738624, 2 << 20, 162)
+    assert (easy.bytes_moved, easy.transfer_bytes, easy.operations) == (
+        339738624,
+        2 << 20,
+        162,
+    )
     assert easy.seconds == pytest.approx(1.28744, rel=1e-4)
     assert (hard.bytes_moved, hard.transfer_bytes) == (457105792, 47008)
     small = phases["mdtest-hard-write"]
     assert (small.operations, small.bytes_moved) == (1702, 1702 * 3901)
-    assert output.totals == dict.fromkeys(("read", "write"), 339738624 + 457105792 + 1702 * 3901)
+    assert output.totals == dict.fromkeys(
+        ("read", "write"), 339738624 + 457105792 + 1702 * 3901
+    )
     assert output.beside == {"read": 1391034368, "write": 0}
     assert phases["find"].operations == 2659
     assert easy.rank_seconds == (1.2874369621, 1.2757651806)
@@ -99,7 +117,10 @@ def test_the_planned_bytes_are_those_of_a_run_that_wrote_all():
 def without(files, phase):
     """A phase that crashed, or that was switched off: the tool leaves it out of the means in silence."""
     files["result.txt"] = re.sub(
-        rf"(?s)(\[{phase}\].*?)score           = \S+\n", r"\1", files["result.txt"], count=1
+        rf"(?s)(\[{phase}\].*?)score           = \S+\n",
+        r"\1",
+        files["result.txt"],
+        count=1,
     )
 
 
@@ -126,15 +147,24 @@ Damage = Callable[[Files], Any]
         (lambda f: scaled(f, "BW", 0.999), "BW is"),
         (lambda f: scaled(f, "MD", 1.001), "MD is"),
         (lambda f: scaled(f, "score", 1.1), "BW is"),
-        (lambda f: f.update({"stdout.txt": "IO500 version x\n"}), "killed before its end"),
+        (
+            lambda f: f.update({"stdout.txt": "IO500 version x\n"}),
+            "killed before its end",
+        ),
         (lambda f: f.update({"result.txt": " "}), "failed before its first phase"),
         (lambda f: f.pop("ior-hard-read.csv"), "ior-hard-read.csv is missing"),
-        (lambda f: f.update({"mdtest-easy-stat.csv": f["mdtest-easy-delete.csv"]}), "no rate"),
+        (
+            lambda f: f.update({"mdtest-easy-stat.csv": f["mdtest-easy-delete.csv"]}),
+            "no rate",
+        ),
         (
             lambda f: f.update({"mdtest-easy-write.csv": f["mdtest-hard-write.csv"]}),
             "mdtest-easy-write: the score is",
         ),
-        (lambda f: f.update({"ior-easy-read.txt": f["ior-hard-read.txt"]}), "IOR printed"),
+        (
+            lambda f: f.update({"ior-easy-read.txt": f["ior-hard-read.txt"]}),
+            "IOR printed",
+        ),
     ],
 )
 def test_what_contradicts_itself_is_refused(damage, said):
@@ -155,7 +185,9 @@ def test_a_find_that_misses_files_is_told():
 
 def test_the_ini_file():
     site = {"ior-easy": {"transferSize": "4m", "uniqueDir": True}, "find": {"nproc": 3}}
-    text = io500.ini({"debug": {"stonewall-time": 300}, "ior-easy": {"blockSize": 1 << 30}}, site)
+    text = io500.ini(
+        {"debug": {"stonewall-time": 300}, "ior-easy": {"blockSize": 1 << 30}}, site
+    )
     assert text == (
         "[debug]\nstonewall-time = 300\n\n"
         "[ior-easy]\nblockSize = 1073741824\ntransferSize = 4m\nuniqueDir = TRUE\n\n"

@@ -17,7 +17,13 @@ from support.shell import completed
 
 SAMPLES = Path(__file__).parents[2] / "data" / "samples"
 GOOD = [
-    *("ior_i1.json", "ior_i3.json", "ior_stone_wear.json", "ior_stone_i2.json", "ior_i2.json"),
+    *(
+        "ior_i1.json",
+        "ior_i3.json",
+        "ior_stone_wear.json",
+        "ior_stone_i2.json",
+        "ior_i2.json",
+    ),
     *("ior_mpirun_4x2.json", "ior_wonly.json", "ior_verify.json", "ior_corrupt.json"),
     "ior_random_data.json",
 ]
@@ -33,7 +39,12 @@ def sample(name):
 
 def test_one_repetition():
     output = parse_json(sample("ior_i1.json"))
-    assert (output.tool, output.version, output.tasks, output.nodes) == ("ior", "4.0.0", 2, 1)
+    assert (output.tool, output.version, output.tasks, output.nodes) == (
+        "ior",
+        "4.0.0",
+        2,
+        1,
+    )
     assert output.command.endswith("-O summaryFormat=JSON -O summaryFile=ior_i1.json")
     write, read = output.phases
     assert (write.name, read.name) == ("write", "read")
@@ -41,7 +52,11 @@ def test_one_repetition():
         "bw": (1335.1278, "MiB/s"),
         "iops": (5479.1692, "ops/s"),
     }
-    assert (write.seconds, write.bytes_moved, write.operations) == (0.0015, 2 * 2**20, 8)
+    assert (write.seconds, write.bytes_moved, write.operations) == (
+        0.0015,
+        2 * 2**20,
+        8,
+    )
     assert write.transfer_bytes == 262144
     assert output.warnings == ()
     assert output.parameters["filePerProc"] == 1
@@ -56,7 +71,9 @@ def test_bytes_that_only_the_summary_tells():
     assert phase.bytes_moved == 826802176 == 1577 * 2 * 262144
     assert phase.operations == 2 * 1577
     assert "WARNING: Using actual aggregate bytes moved = 826802176" in output.warnings
-    moved = [phase.bytes_moved for phase in parse_json(sample("ior_stone_i2.json")).phases]
+    moved = [
+        phase.bytes_moved for phase in parse_json(sample("ior_stone_i2.json")).phases
+    ]
     assert moved == [867172352, 867172352, None, None]
 
 
@@ -69,9 +86,15 @@ def test_corrupt_data_is_a_warning_of_the_log():
     ("name", "message"),
     [
         ("ior_v1.json", r"4\.0\.0 writes invalid JSON when -v is given; drop -v"),
-        ("ior_enospc.json", r"cut off \(2201 characters, last line '\"Results\": \['\)"),
+        (
+            "ior_enospc.json",
+            r"cut off \(2201 characters, last line '\"Results\": \['\)",
+        ),
         ("ior_nodir.stdout", r"no IOR JSON .*begins: .*ERROR: open64"),
-        ("ior_odirect_ramfs.stdout", r"no IOR JSON .*begins: IOR-4\.0\.0: MPI Coordinated"),
+        (
+            "ior_odirect_ramfs.stdout",
+            r"no IOR JSON .*begins: IOR-4\.0\.0: MPI Coordinated",
+        ),
         ("ior_tiny.json", r"0\.0751 MiB/s for 0\.0002 s does not give the 0\.0 MiB"),
         ("ior_maxtime.json", r"not valid JSON"),
     ],
@@ -84,7 +107,11 @@ def test_damaged_output(name, message):
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ('"bwMiB": 1335.1278', '"bwMiB": 0.0000', r"'bwMiB' is 0, expected a number above 0"),
+        (
+            '"bwMiB": 1335.1278',
+            '"bwMiB": 0.0000',
+            r"'bwMiB' is 0, expected a number above 0",
+        ),
         (
             '"totalTime": 0.0015',
             '"totalTime": 0.0000',
@@ -113,12 +140,15 @@ def test_two_runs_in_one_file():
 
 
 @pytest.mark.parametrize(
-    "write", [lambda t: t + t, lambda t: t[:3000] + t[2990:], lambda t: "\0" * 64 + t[64:]]
+    "write",
+    [lambda t: t + t, lambda t: t[:3000] + t[2990:], lambda t: "\0" * 64 + t[64:]],
 )
 def test_worlds_of_one_task_write_over_each_others_summary(write):
     """Each was left by IOR of Open MPI that MPICH's mpiexec had started; which one is chance."""
     text = sample("ior_i1.json").replace('"tasks": 2', '"tasks": 1')
-    with pytest.raises(ToolOutputError, match=r"several tasks were to run: .* the matching mpirun"):
+    with pytest.raises(
+        ToolOutputError, match=r"several tasks were to run: .* the matching mpirun"
+    ):
         parse_json(write(text))
 
 
@@ -153,7 +183,9 @@ def test_worlds_of_one_task_that_wrote_one_summary():
     alone = parse_json(sample("ior_wonly.json"))
     alone = replace(alone, tasks=1, phases=alone.phases[:1])
     (one, *_) = rank_times_csv(sample("ior_i2.ranks.csv"))
-    with pytest.raises(ToolOutputError, match=r"2 phases, .* has 1: .* use the matching mpirun"):
+    with pytest.raises(
+        ToolOutputError, match=r"2 phases, .* has 1: .* use the matching mpirun"
+    ):
         with_rank_times(alone, [one, one])
     with pytest.raises(ToolOutputError, match=r"2 phases, but the summary has 1$"):
         with_rank_times(replace(alone, tasks=2), [one, one])
@@ -170,8 +202,14 @@ def test_truncated_rank_times():
     ("text", "message"),
     [
         ("a,b\n", "unknown header"),
-        (sample("ior_i2.ranks.csv").replace("write,1,", "write,2,", 1), "rank 2 is out of order"),
-        (sample("ior_i2.ranks.csv").replace("3.0338764191e-03", "nan", 1), "line 2 is damaged"),
+        (
+            sample("ior_i2.ranks.csv").replace("write,1,", "write,2,", 1),
+            "rank 2 is out of order",
+        ),
+        (
+            sample("ior_i2.ranks.csv").replace("3.0338764191e-03", "nan", 1),
+            "line 2 is damaged",
+        ),
     ],
 )
 def test_damaged_rank_times(text, message):
@@ -266,5 +304,9 @@ def run(arguments, directory):
     return completed(
         ["ior", *arguments],
         cwd=directory,
-        env={**os.environ, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"},
+        env={
+            **os.environ,
+            "OMPI_ALLOW_RUN_AS_ROOT": "1",
+            "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+        },
     )

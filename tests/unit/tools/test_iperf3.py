@@ -93,4 +93,6 @@ def test_a_core_for_each_connection_since_3_16(version, share):
     for turn in data["turns"]:
         turn["report"]["start"]["version"] = f"iperf {version}"
     report(data)["end"]["cpu_utilization_percent"]["remote_total"] = 190.0
-    assert iperf3.parse(json.dumps(data), PLAN).parameters["cores"] == pytest.approx(share)
+    assert iperf3.parse(json.dumps(data), PLAN).parameters["cores"] == pytest.approx(
+        share
+    )

@@ -122,7 +122,10 @@ def test_a_shell_of_the_suite_says_what_it_started(tmp_path, said, status, told)
 
 
 def test_the_remedy_of_too_few_slots_is_named(tmp_path):
-    for name in ("mpirun -np 40 ior # Open MPI 4.1", "mpirun -np 40 ior # Open MPI 5.0.11"):
+    for name in (
+        "mpirun -np 40 ior # Open MPI 4.1",
+        "mpirun -np 40 ior # Open MPI 5.0.11",
+    ):
         found = reason(tmp_path, said(name))
         for words in (
             "--oversubscribe",
@@ -142,7 +145,10 @@ def test_the_remedy_of_too_few_slots_is_named(tmp_path):
 )
 def test_a_warning_is_no_cause(warning):
     dashes = "-" * 74
-    assert complaints.launcher_cause([dashes, warning, "", "  Local host: n1", dashes]) == ""
+    assert (
+        complaints.launcher_cause([dashes, warning, "", "  Local host: n1", dashes])
+        == ""
+    )
 
 
 #: What IOR 4.0.0 printed when an OST of a real Lustre 2.17 evicted the client under its reads, and the launcher beside it.
@@ -183,10 +189,15 @@ ALONE = (
 
 @pytest.mark.parametrize("first", ALONE)
 @pytest.mark.parametrize("status", [0, 1])
-def test_worlds_of_one_task_are_named_whether_they_collide_or_not(tmp_path, first, status):
+def test_worlds_of_one_task_are_named_whether_they_collide_or_not(
+    tmp_path, first, status
+):
     plan, left = stage.plan(), stage.build(tmp_path / "stage")
     for worlds in (1, 2, 3):
-        said = f"{first}\n" * worlds + "ERROR: 0: Error while creating the dset: t/w/0_1\n" * status
+        said = (
+            f"{first}\n" * worlds
+            + "ERROR: 0: Error while creating the dset: t/w/0_1\n" * status
+        )
         (left / "write.1.out").write_text(said)
         if status:
             found = telling_line(left, PhaseRun(1, "write", status, 1.0, 2.0, "t"))

@@ -23,8 +23,17 @@ from support.shell import completed
 
 SAMPLES = Path(__file__).parents[2] / "data" / "samples"
 GOOD = [
-    *("mdtest_base.stdout", "mdtest_few.stdout", "mdtest_stone.stdout", "mdtest_save.stdout"),
-    *("mdtest_easy_create.stdout", "mdtest_easy_stat.stdout", "mdtest33_stonewall.stdout"),
+    *(
+        "mdtest_base.stdout",
+        "mdtest_few.stdout",
+        "mdtest_stone.stdout",
+        "mdtest_save.stdout",
+    ),
+    *(
+        "mdtest_easy_create.stdout",
+        "mdtest_easy_stat.stdout",
+        "mdtest33_stonewall.stdout",
+    ),
 ]
 EMPTY_READ = "WARNING: Read bytes is 0, thus, a read test will actually just open/close"
 
@@ -44,9 +53,13 @@ def test_the_headers_of_4_1_name_units(version):
     assert output.version == "4.1.0+dev"
     create = output.phases[0]
     assert create.name == "create" and create.operations is not None
-    assert create.seconds == pytest.approx(create.operations / create.rates["rate"].value)
+    assert create.seconds == pytest.approx(
+        create.operations / create.rates["rate"].value
+    )
     for header, other in (("ops/sec", "ms/op"), ("ms/op", "us/op")):
-        with pytest.raises(ToolOutputError, match="expected a table of rates in ops/sec"):
+        with pytest.raises(
+            ToolOutputError, match="expected a table of rates in ops/sec"
+        ):
             parse_table(text.replace(f"(in {header})", f"(in {other})"))
 
 
@@ -56,7 +69,10 @@ def test_the_headers_of_4_1_name_units(version):
         # mpirun of Open MPI 4.1 and 5.0, srun --label, mpiexec -l of MPICH 5.0
         *("[1,0]<stdout>:", "Fri Nov 27 02:54:19 2026<stdout>:"),
         *("[1,0]<stdout>: ", "[0]<stdout>: ", "[1,0][vm:9261]<stdout>: "),
-        *("[Fri Nov 27 12:20:47 2026]<stdout>: ", "[Fri Nov 27 12:20:47 2026][1,0]<stdout>: "),
+        *(
+            "[Fri Nov 27 12:20:47 2026]<stdout>: ",
+            "[Fri Nov 27 12:20:47 2026][1,0]<stdout>: ",
+        ),
         *(" 0: ", "[0] "),
     ],
 )
@@ -75,7 +91,9 @@ def test_a_label_in_the_middle_of_a_line():
     """MPICH labels each piece that it reads from a task."""
     plain = sample("mdtest_easy_create.stdout")
     pieces = [plain[at : at + 700] for at in range(0, len(plain), 700)]
-    labelled = "".join(f"[0] {line}" for piece in pieces for line in piece.splitlines(True))
+    labelled = "".join(
+        f"[0] {line}" for piece in pieces for line in piece.splitlines(True)
+    )
     assert any(" [0] " in line for line in labelled.splitlines())
     assert parse_table(unlabelled(labelled)).phases == parse_table(plain).phases
 
@@ -84,14 +102,24 @@ def test_a_creation_that_made_fewer_files_than_it_began_with():
     """The phase that makes files writes the stonewall's status file and reads none."""
     text = sample("mdtest_easy_create.stdout")
     whole = re.sub("(?m)^Continue stonewall hit .*$", "", text)
-    with pytest.raises(ToolOutputError, match=r"'File creation' .* is not 200000 operations"):
+    with pytest.raises(
+        ToolOutputError, match=r"'File creation' .* is not 200000 operations"
+    ):
         parse_table(whole)
 
 
 def test_one_iteration():
     output = parse_table(sample("mdtest_base.stdout"))
-    assert (output.tool, output.version, output.tasks, output.nodes) == ("mdtest", "4.0.0", 2, 1)
-    assert output.command == "/opt/view/bin/mdtest '-n' '100' '-d' '/scratch/rigs/raw/s/md'"
+    assert (output.tool, output.version, output.tasks, output.nodes) == (
+        "mdtest",
+        "4.0.0",
+        2,
+        1,
+    )
+    assert (
+        output.command
+        == "/opt/view/bin/mdtest '-n' '100' '-d' '/scratch/rigs/raw/s/md'"
+    )
     assert output.warnings == (EMPTY_READ,)
     assert [(phase.name, phase.rates["rate"].value) for phase in output.phases] == [
         ("dir_create", 34542.343),
@@ -132,9 +160,15 @@ def test_phases_of_io500_in_executions_of_their_own():
     ("name", "message"),
     [
         ("mdtest_i3.stdout", r"mdtest printed .* '\(of 1 iterations\)'"),
-        ("mdtest_enospc.stdout", r"no table 'SUMMARY rate'.*complained: WARNING: task 1, partial"),
+        (
+            "mdtest_enospc.stdout",
+            r"no table 'SUMMARY rate'.*complained: WARNING: task 1, partial",
+        ),
         ("mdtest_ver.stdout", r"damaged row 'V-1: Entering PrintTimestamp"),
-        ("mdtest_two_worlds.stdout", r"2 runs of mdtest with 1 task\(s\) each in one output"),
+        (
+            "mdtest_two_worlds.stdout",
+            r"2 runs of mdtest with 1 task\(s\) each in one output",
+        ),
         ("ior_i1.json", r"not mdtest output"),
     ],
 )
@@ -146,7 +180,11 @@ def test_damaged_output(name, message):
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ("22967.386      22967.386      22967.386", "inf inf inf", "damaged row 'File creation"),
+        (
+            "22967.386      22967.386      22967.386",
+            "inf inf inf",
+            "damaged row 'File creation",
+        ),
         ("   File stat ", "   File creation ", "damaged row"),
         ("rate: (of", "rate (in kops/sec): (of", "mdtest printed .* rates in ops/sec"),
         ("(of 1 iterations)", "", r"mdtest printed .* '\(of 1 iterations\)'"),
@@ -165,14 +203,18 @@ def test_seconds_are_read_under_each_name_that_a_version_gives_them():
     text = sample("io500/sc25/mdtest-easy-write.txt")
     assert "SUMMARY time (in ms/op)" in text
     assert (
-        parse_table(text.replace("(in ms/op)", "(in ops/sec)")).phases == parse_table(text).phases
+        parse_table(text.replace("(in ms/op)", "(in ops/sec)")).phases
+        == parse_table(text).phases
     )
 
 
 def test_more_operations_than_the_details_have_digits_for():
     """github.com/IO500/submission-data, submission-663: 2592 thousand million files by 1,440 tasks."""
     phase = Phase(
-        "remove", {"rate": Quantity(10351329269.583, "ops/s")}, 250.4, operations=2592 * 10**9
+        "remove",
+        {"rate": Quantity(10351329269.583, "ops/s")},
+        250.4,
+        operations=2592 * 10**9,
     )
     output = ToolOutput("mdtest", "4.0.0", (phase,), tasks=1)
     details = RankPhase("remove", 1.03513292700e10, 2.5040262294e2, (250.4,))
@@ -187,7 +229,9 @@ def test_a_rate_that_its_time_contradicts_is_refused():
     row = "114231.601     114231.541     114231.571"
     damaged = text.replace(row, "342694.803     342694.623     342694.713")
     assert damaged != text
-    with pytest.raises(ToolOutputError, match=r"'File creation' at 342694\.713 ops/s .* is not"):
+    with pytest.raises(
+        ToolOutputError, match=r"'File creation' at 342694\.713 ops/s .* is not"
+    ):
         parse_table(damaged)
 
 
@@ -227,7 +271,9 @@ def test_rank_details_in_the_output():
         with_rank_times(parse_table(sample("mdtest_easy_create.stdout")), ranks)
     assert output.phases[0].operations == table.phases[0].operations == 200
     fewer = replace(ranks[0], seconds=ranks[0].seconds / 2)
-    with pytest.raises(ToolOutputError, match=r"100 times create .* not of the same run"):
+    with pytest.raises(
+        ToolOutputError, match=r"100 times create .* not of the same run"
+    ):
         with_rank_times(table, [fewer, *ranks[1:]])
     with pytest.raises(ToolOutputError, match="2 ranks, but mdtest ran 4 tasks"):
         with_rank_times(replace(table, tasks=4), ranks)
@@ -299,19 +345,27 @@ def test_arguments_say_what_the_options_say(
 
 # --- the real program -----------------------------------------------------------------------------
 
-needs_mdtest = pytest.mark.skipif(shutil.which("mdtest") is None, reason="no mdtest on PATH")
+needs_mdtest = pytest.mark.skipif(
+    shutil.which("mdtest") is None, reason="no mdtest on PATH"
+)
 
 
 def run(made):
     done = completed(
         ["mdtest", *made.arguments()],
-        env={**os.environ, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"},
+        env={
+            **os.environ,
+            "OMPI_ALLOW_RUN_AS_ROOT": "1",
+            "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+        },
     )
     assert done.returncode == 0, done.stdout + done.stderr
     output = parse_table(done.stdout)
     if made.rank_details_csv is None:
         return output
-    return with_rank_times(output, parse_rank_csv(Path(made.rank_details_csv).read_text(), tasks=1))
+    return with_rank_times(
+        output, parse_rank_csv(Path(made.rank_details_csv).read_text(), tasks=1)
+    )
 
 
 @pytest.mark.needs_ior

@@ -22,9 +22,16 @@ def sample(version):
 def test_a_run_of_each_version(version, named, tasks, objects, rate):
     output = md_workbench.parse(sample(version))
     assert (output.tool, output.version, output.tasks) == ("md-workbench", named, tasks)
-    assert [phase.name for phase in output.phases] == ["precreate", "benchmark", "cleanup"]
+    assert [phase.name for phase in output.phases] == [
+        "precreate",
+        "benchmark",
+        "cleanup",
+    ]
     timed = output.phases[1]
-    assert (timed.operations, timed.rates["rate"]) == (4 * objects, Quantity(rate, "ops/s"))
+    assert (timed.operations, timed.rates["rate"]) == (
+        4 * objects,
+        Quantity(rate, "ops/s"),
+    )
     assert timed.seconds == pytest.approx(objects / rate)
     assert output.parameters == {"shift": 2}
     assert output.command.startswith("md-workbench -D=2 -I=3000 -P=3000")

@@ -58,7 +58,14 @@ def test_seconds_since_the_epoch_are_no_duration(figures, words):
 
 # --- mdtest ---------------------------------------------------------------------------------------
 
-NAMES = ("File creation", "File stat", "File read", "File removal", "Tree creation", "Tree removal")
+NAMES = (
+    "File creation",
+    "File stat",
+    "File read",
+    "File removal",
+    "Tree creation",
+    "Tree removal",
+)
 #: hpc/ior#452, hpc/ior#183 (its own lines say 44129.214 stats in a second), tools/benchmarks/mdtest on www.vi4io.org.
 CREATED = (24392.579, 50747.780, 36759.895, 50261.282, 2673.234, 6168.094)
 WRONG = (66972.954, 126072.839, 140489.418, 123597.606, 2000.0, 41.003)
@@ -71,7 +78,9 @@ def of_mdtest(version, rates, tasks, files):
         f"   {n:<18}{r:17.3f}{r:15.3f}{r:15.3f}          0.000\n"
         for n, r in zip(NAMES, rates, strict=True)
     )
-    text = re.sub(r"(?s)\nDirectory creation.*?(?=\n\n)", "", sample("mdtest_base.stdout"))
+    text = re.sub(
+        r"(?s)\nDirectory creation.*?(?=\n\n)", "", sample("mdtest_base.stdout")
+    )
     text = re.sub(r"(?m)^   [A-Z]\w+ \w+ .*\n", "", text).replace(
         "mdtest-4.0.0", f"mdtest-{version}"
     )
@@ -81,7 +90,9 @@ def of_mdtest(version, rates, tasks, files):
 
 
 def test_the_mean_is_in_operations_per_second():
-    (create, *_, remove) = parse_table(of_mdtest("4.0.0rc1", CREATED, 256, 2560000)).phases
+    (create, *_, remove) = parse_table(
+        of_mdtest("4.0.0rc1", CREATED, 256, 2560000)
+    ).phases
     assert (create.name, create.rates["rate"].value, create.rates["rate"].unit) == (
         "create",
         CREATED[0],
@@ -98,7 +109,9 @@ def test_an_old_version_is_refused_by_its_own_word(tmp_path):
     plan = stage.plan()
     left = stage.build(tmp_path / "stage")
     old = replace(plan.repeat[0], parse=lambda _: parse_table(table))
-    with pytest.raises(ToolOutputError, match=r"mdtest: version 3\.2\.0, and 4\.0\.0 or newer"):
+    with pytest.raises(
+        ToolOutputError, match=r"mdtest: version 3\.2\.0, and 4\.0\.0 or newer"
+    ):
         collect.collect(left, replace(plan, repeat=[old, plan.repeat[1]]), 0)
 
 
@@ -115,7 +128,11 @@ def test_an_old_version_is_refused_by_its_own_word(tmp_path):
             ("(of 1 iterations)", "(of 2 iterations)"),
             "expected a table of rates in ops/sec",
         ),
-        ("hpc/ior#241", ("\n", "\nV-1: Rank   0 Line  2239 "), "this is not mdtest output"),
+        (
+            "hpc/ior#241",
+            ("\n", "\nV-1: Rank   0 Line  2239 "),
+            "this is not mdtest output",
+        ),
     ],
 )
 def test_other_tables_are_refused(report, change, words):
@@ -159,13 +176,25 @@ def test_fio(report):
         assert read.rates["bw"].value == pytest.approx(
             read.bytes_moved / read.seconds / 2**20, rel=1e-3
         )
-        assert read.rates["iops"].value == pytest.approx(read.operations / read.seconds, rel=1e-3)
+        assert read.rates["iops"].value == pytest.approx(
+            read.operations / read.seconds, rel=1e-3
+        )
 
 
 #: Recorded reports of each kind.
 COUNTED = (
-    *("fio_file.json", "fio_filecreate.json", "fio_filestat.json", "fio_filedelete.json"),
-    *("fio_randread.json", "fio_note.out", "fio_disturbed.json", "fio_disturbed_342.json"),
+    *(
+        "fio_file.json",
+        "fio_filecreate.json",
+        "fio_filestat.json",
+        "fio_filedelete.json",
+    ),
+    *(
+        "fio_randread.json",
+        "fio_note.out",
+        "fio_disturbed.json",
+        "fio_disturbed_342.json",
+    ),
     *("fio_apart_measured.json", "fio_apart_disturber.json", "fio_one_server.json"),
 )
 
@@ -187,8 +216,9 @@ def test_what_fio_says_before_its_json_is_kept(error):
     data["jobs"][0]["error"] = error
     text = f"{said}\n{json.dumps(data)}"
     if error:
-        assert f"failed with errno 5; its rates mean nothing; fio said: {said}" in refusal(
-            fio.parse_json, text
+        assert (
+            f"failed with errno 5; its rates mean nothing; fio said: {said}"
+            in refusal(fio.parse_json, text)
         )
     else:
         assert fio.parse_json(text).warnings == (said,)
@@ -217,16 +247,29 @@ def test_elbencho(report, mib, each_second, milliseconds, words):
     said = refusal(elbencho.parse, json.dumps(line), "write")
     assert words in said if words else said == "", report
     # elbencho#93: a run that was to read as well, and did not.
-    assert "expected one phase READ" in refusal(elbencho.parse, json.dumps(line), "read")
+    assert "expected one phase READ" in refusal(
+        elbencho.parse, json.dumps(line), "read"
+    )
 
 
 def test_the_means_of_io500_are_geometric():
     """IO500/io500#84, whose total is printed as 3.457193."""
     bandwidth = geometric_mean([0.344202, 0.348420, 0.365898, 0.365881])
-    rates = [17.665954, 13.562440, 804.405959, 51.203668, 54.187675, 27.305840, 5.079395, 21.783506]
+    rates = [
+        17.665954,
+        13.562440,
+        804.405959,
+        51.203668,
+        54.187675,
+        27.305840,
+        5.079395,
+        21.783506,
+    ]
     assert bandwidth == pytest.approx(0.355962, abs=1e-6)
     assert geometric_mean(rates) == pytest.approx(33.577116, abs=1e-5)
-    assert (bandwidth * geometric_mean(rates)) ** 0.5 == pytest.approx(3.457193, abs=1e-6)
+    assert (bandwidth * geometric_mean(rates)) ** 0.5 == pytest.approx(
+        3.457193, abs=1e-6
+    )
 
 
 @pytest.mark.parametrize(
@@ -278,10 +321,22 @@ IMPOSSIBLE = "counts or times what cannot be"
     ("report", "changes", "note"),
     [
         # Calls of stdio are among the sequential ones, and not among all.
-        ("darshan-hpc/darshan#241", {"POSIX_WRITES": "1"}, f"module POSIX {IMPOSSIBLE}"),
-        ("darshan-hpc/darshan#229", {"STDIO_F_WRITE_TIME": "-12.5"}, f"module STDIO {IMPOSSIBLE}"),
+        (
+            "darshan-hpc/darshan#241",
+            {"POSIX_WRITES": "1"},
+            f"module POSIX {IMPOSSIBLE}",
+        ),
+        (
+            "darshan-hpc/darshan#229",
+            {"STDIO_F_WRITE_TIME": "-12.5"},
+            f"module STDIO {IMPOSSIBLE}",
+        ),
         ("darshan-hpc/darshan#800", {"POSIX_READS": "27", "POSIX_BYTES_READ": "0"}, ""),
-        ("darshan-hpc/darshan#579", {"POSIX_MMAPS": "-1", "POSIX_RENAME_SOURCES": "-1"}, ""),
+        (
+            "darshan-hpc/darshan#579",
+            {"POSIX_MMAPS": "-1", "POSIX_RENAME_SOURCES": "-1"},
+            "",
+        ),
     ],
 )
 def test_counters_of_old_logs(report, changes, note):
@@ -297,8 +352,18 @@ def test_counters_of_old_logs(report, changes, note):
 @pytest.mark.parametrize(
     ("report", "pattern", "instead", "words"),
     [
-        ("darshan-hpc/darshan#4", "# nprocs: 4", "# nprocs: 0", "expected one task or more"),
-        ("darshan-hpc/darshan#4", "# start_time: [0-9]+", "# start_time: ", "start_time is"),
+        (
+            "darshan-hpc/darshan#4",
+            "# nprocs: 4",
+            "# nprocs: 0",
+            "expected one task or more",
+        ),
+        (
+            "darshan-hpc/darshan#4",
+            "# start_time: [0-9]+",
+            "# start_time: ",
+            "start_time is",
+        ),
         (
             "darshan-hpc/darshan#995",
             r"(?s)^.*$",
@@ -308,7 +373,9 @@ def test_counters_of_old_logs(report, changes, note):
     ],
 )
 def test_damaged_logs(report, pattern, instead, words):
-    assert words in refusal(darshan.parse, re.sub(pattern, instead, OMPIO, count=1)), report
+    assert words in refusal(darshan.parse, re.sub(pattern, instead, OMPIO, count=1)), (
+        report
+    )
 
 
 # --- mounts ---------------------------------------------------------------------------------------

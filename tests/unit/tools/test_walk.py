@@ -40,8 +40,14 @@ def test_all_phases_handle_each_file_of_the_other_task(walk, tmp_path):
         text = walk(name)
         output = parse(text.replace("\n", ""), times * FILES, data)
         (phase,) = output.phases
-        assert (phase.name, phase.operations, output.tasks) == (kind, 2 * times * FILES, 2)
-        assert phase.rates["rate"].value == pytest.approx(phase.operations / phase.seconds)
+        assert (phase.name, phase.operations, output.tasks) == (
+            kind,
+            2 * times * FILES,
+            2,
+        )
+        assert phase.rates["rate"].value == pytest.approx(
+            phase.operations / phase.seconds
+        )
         assert phase.bytes_moved == (2 * data if name == "import" else None)
         assert output.parameters == ({} if name == "unpack" else {"shift": 1})
         if name == "unpack":
@@ -95,4 +101,6 @@ def test_a_launcher_that_tells_no_number_is_named(monkeypatch):
 
 def test_the_sizes_are_those_of_the_distribution():
     sizes = [walking.size_of(number) for number in range(1000)]
-    assert {size: sizes.count(size) for size in sizes} == {s: 10 * n for n, s in walking.SIZES}
+    assert {size: sizes.count(size) for size in sizes} == {
+        s: 10 * n for n, s in walking.SIZES
+    }

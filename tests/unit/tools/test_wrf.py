@@ -8,7 +8,9 @@ import pytest
 from iogauge.core.measurement import Quantity, ToolOutputError
 from iogauge_extras.suites.wrf import parse
 
-REPORT = (Path(__file__).parents[2] / "data" / "samples" / "wrf_io_1.14.1.txt").read_text()
+REPORT = (
+    Path(__file__).parents[2] / "data" / "samples" / "wrf_io_1.14.1.txt"
+).read_text()
 HEADER = "/opt/wrf_header.txt"
 
 
@@ -38,12 +40,18 @@ def test_a_form_of_later_releases():
             "0 reports.*cdl_hdr_open",
         ),
         (lambda text: text * 2, "2 reports, expected 1: "),
-        (lambda text: text[: text.index("Write bandwidth")], "'Write bandwidth' is 'missing'"),
+        (
+            lambda text: text[: text.index("Write bandwidth")],
+            "'Write bandwidth' is 'missing'",
+        ),
         (
             lambda text: re.sub(r"(Total write amount: +)3", r"\g<1>9", text),
             "the report is damaged",
         ),
-        (lambda text: re.sub(r"(open-to-close time: +)\S+", r"\1nan", text), "is 'nan sec'"),
+        (
+            lambda text: re.sub(r"(open-to-close time: +)\S+", r"\1nan", text),
+            "is 'nan sec'",
+        ),
     ],
     ids=["nothing", "an error", "two worlds", "cut", "another amount", "no number"],
 )

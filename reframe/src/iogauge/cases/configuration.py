@@ -21,7 +21,14 @@ from iogauge.core.yamlfile import load as load_yaml
 from iogauge.records import selected
 from iogauge.session import life
 from iogauge.session.current import current, guard_gate, is_gate, runs_cases
-from iogauge.site.folders import COMMON, LOCAL, SETTINGS, site_dir, site_dirs, site_folders
+from iogauge.site.folders import (
+    COMMON,
+    LOCAL,
+    SETTINGS,
+    site_dir,
+    site_dirs,
+    site_folders,
+)
 from iogauge.site.machine import LACKS
 from iogauge.site.mistakes import STACK
 from iogauge.site.references import FILE as REFERENCES
@@ -50,12 +57,19 @@ def load(folder: str | os.PathLike[str]) -> dict[str, Any]:
     """
     base = Path(folder).resolve()
     os.environ["IOGAUGE_CONFIGURATION"] = str(base)
-    if odd := sorted(set(_ODD.findall(str(state_dir())))):  # ReFrame would run the text in $(...)
+    if odd := sorted(
+        set(_ODD.findall(str(state_dir())))
+    ):  # ReFrame would run the text in $(...)
         raise SystemExit(
             f"iogauge: {str(state_dir())!r} holds {' '.join(map(repr, odd))}: letters, digits and _ . / + , = @ : - "
             "are safe in job scripts; set IOGAUGE_HOME to such a directory"
         )
-    merged: dict[str, Any] = {"systems": [], "environments": [], "logging": [], "general": []}
+    merged: dict[str, Any] = {
+        "systems": [],
+        "environments": [],
+        "logging": [],
+        "general": [],
+    }
     common = base / COMMON / SETTINGS
     try:
         parts = [_expand(load_yaml(common))] if common.exists() else []
@@ -67,7 +81,9 @@ def load(folder: str | os.PathLike[str]) -> dict[str, Any]:
             if Path(early).match("rfm-*.log"):
                 Path(early).unlink(missing_ok=True)
     try:
-        logs_dir().mkdir(parents=True, exist_ok=True)  # ReFrame makes no directory for its log
+        logs_dir().mkdir(
+            parents=True, exist_ok=True
+        )  # ReFrame makes no directory for its log
     except OSError as error:
         raise SystemExit(
             f"iogauge: {error.filename}: {error.strerror}: records and logs go there. Set IOGAUGE_HOME to a "
@@ -99,7 +115,9 @@ def _tell_rivals(hosts: Mapping[Path, Sequence[str]]) -> None:
 
     ``hosts`` are the patterns of host names by the site's folder.
     """
-    named = "RFM_SYSTEM" in os.environ or any(w.startswith("--system") for w in sys.argv[1:])
+    named = "RFM_SYSTEM" in os.environ or any(
+        w.startswith("--system") for w in sys.argv[1:]
+    )
     host = socket.gethostname()
     claiming = [
         site
@@ -143,9 +161,7 @@ def _why_lacking(site: str, environment: Any) -> dict[str, str]:
         f"{site_dir(site) / SETTINGS}"
     )
     if stack:
-        why = (
-            f"the stack environments/{stack} is built without it. Add it there, then ci/build-stack"
-        )
+        why = f"the stack environments/{stack} is built without it. Add it there, then ci/build-stack"
     return dict.fromkeys(ENVIRONMENT, environment.extras.get(NOT_INSTALLED) or why)
 
 
@@ -174,7 +190,9 @@ def require_ready(system: Any) -> None:
         )
     if selected.LISTING in os.environ:
         _tell_the_listing(system)
-    environments = {e.name: e.extras for partition in system.partitions for e in partition.environs}
+    environments = {
+        e.name: e.extras for partition in system.partitions for e in partition.environs
+    }
     missing = [text for e in environments.values() if (text := e.get(NOT_INSTALLED))]
     if missing and len(missing) == len(environments) and runs_cases(sys.argv[1:]):
         lines = "\n  ".join(missing)

@@ -82,9 +82,13 @@ class FioCheck(StorageCheck):
         """Return the metrics that have a quantity."""
         return tuple(self.quantities())
 
-    def timed_phase(self, job: options.FioJob, access: Access, **more: Any) -> PhasePlan:
+    def timed_phase(
+        self, job: options.FioJob, access: Access, **more: Any
+    ) -> PhasePlan:
         """Return the phase of the job that gives all metrics their values; for ``more`` see :meth:`fio_phase`."""
-        rates = {metric.name: quantity for metric, quantity in self.quantities().items()}
+        rates = {
+            metric.name: quantity for metric, quantity in self.quantities().items()
+        }
         return self.fio_phase(job, rates, access, **more)
 
     def share_of_file(self, block: int, shares: int) -> int:
@@ -124,7 +128,9 @@ class FioCheck(StorageCheck):
         phase = "write" if job.pattern.endswith("write") else "read"
         nodes = 1 if job.in_common and phase == "write" else self.nodes
         served = nodes > 1
-        command = [file, output] if served else ["fio", *options.arguments(file, output)]
+        command = (
+            [file, output] if served else ["fio", *options.arguments(file, output)]
+        )
         return PhasePlan(
             name=job.name,
             command=command,
@@ -136,7 +142,9 @@ class FioCheck(StorageCheck):
             },
             access=access,
             output=output,
-            data_bytes=None if job.runtime_s or job.metadata else job.bytes_total * nodes,
+            data_bytes=None
+            if job.runtime_s or job.metadata
+            else job.bytes_total * nodes,
             verifies=verifies,
         )
 
@@ -159,7 +167,9 @@ class FioCheck(StorageCheck):
             nodes = 1
         return self.fio_case(
             jobs=[layout, *timed],
-            prepare=[self.fio_phase(layout, {}, access, repeated=False, verifies=verifies)],
+            prepare=[
+                self.fio_phase(layout, {}, access, repeated=False, verifies=verifies)
+            ],
             repeat=repeat,
             held_bytes=layout.bytes_total * nodes,
             files=layout.numjobs * nodes,
@@ -210,7 +220,9 @@ class FioRandomReadCheck(OneNodeFioCheck):
             direction, layout = "write", replace(layout, checksum_bytes=0)
         access = Access(direction=direction, o_direct=True)
         checked = checks_of(layout) or _WRITES_CHECKED
-        return self.laid_out_case(layout, [job], [self.timed_phase(job, access, verifies=checked)])
+        return self.laid_out_case(
+            layout, [job], [self.timed_phase(job, access, verifies=checked)]
+        )
 
 
 class FioSequentialCheck(OneNodeFioCheck):
@@ -267,7 +279,9 @@ class FioSequentialCheck(OneNodeFioCheck):
         return self.fio_case(
             jobs=[write, read],
             repeat=[
-                self._phase(write, options.verification(CHECKED_BYTES, options.WRITTEN_ALONE)),
+                self._phase(
+                    write, options.verification(CHECKED_BYTES, options.WRITTEN_ALONE)
+                ),
                 self._phase(read, options.verification(CHECKED_BYTES)),
             ],
             held_bytes=write.bytes_total,
@@ -297,13 +311,17 @@ class FioMetadataCheck(OneNodeFioCheck):
         """Divide the files that the limits allow among the tasks."""
         files = self.share_of_files(self.tasks_per_node)
         # A stat is several times as fast as the others: five rounds make it last.
-        engines: tuple[tuple[Literal["filecreate", "filestat", "filedelete"], int], ...] = (
+        engines: tuple[
+            tuple[Literal["filecreate", "filestat", "filedelete"], int], ...
+        ] = (
             ("filecreate", 1),
             ("filestat", 5),
             ("filedelete", 1),
         )
         jobs = [
-            options.metadata_job(engine, files=files, numjobs=self.tasks_per_node, loops=loops)
+            options.metadata_job(
+                engine, files=files, numjobs=self.tasks_per_node, loops=loops
+            )
             for engine, loops in engines
         ]
         metadata = Access(direction="metadata")

@@ -237,7 +237,10 @@ class IorCheck(StorageCheck):
         verifies: case.Verification | None = None,
     ) -> case.PhasePlan:
         """Return one execution of IOR; ``words`` replace those of :meth:`tool_words`."""
-        output, ranks = f"ior-{name}.{case.REP}.json", f"ior-{name}.{case.REP}.ranks.csv"
+        output, ranks = (
+            f"ior-{name}.{case.REP}.json",
+            f"ior-{name}.{case.REP}.ranks.csv",
+        )
         options = replace(options, summary_file=output, rank_details_csv=ranks)
         return case.PhasePlan(
             name=name,
@@ -256,11 +259,15 @@ class IorCheck(StorageCheck):
     def _access(self, direction: Literal["read", "write"], **more: Any) -> case.Access:
         large = self.transfer > _SMALL and not self.times
         full: Literal["bandwidth"] | None = "bandwidth" if large else None
-        return case.Access(direction=direction, o_direct=self.o_direct, saturates=full, **more)
+        return case.Access(
+            direction=direction, o_direct=self.o_direct, saturates=full, **more
+        )
 
     def sound_phases(self, options: IorOptions) -> list[case.PhasePlan]:
         """Write with fsync, empty the page cache if readers would find it full, and read."""
-        writer = replace(options, write=True, fsync=True, use_existing=self.pins() is not None)
+        writer = replace(
+            options, write=True, fsync=True, use_existing=self.pins() is not None
+        )
         write = self.ior_phase(
             "write",
             writer,
@@ -273,7 +280,9 @@ class IorCheck(StorageCheck):
         # the same, and finds wrong data in it (aiori-NCMPI.c has no rankOffset there).
         shift = self.nodes >= 2 and (self.file_per_process or not self.random)
         shift = shift and self.back_end != "NCMPI"
-        shifted: dict[str, Any] = {"reorder_tasks": True, "task_offset": 1} if shift else {}
+        shifted: dict[str, Any] = (
+            {"reorder_tasks": True, "task_offset": 1} if shift else {}
+        )
         reader = replace(options, read=True, **shifted)
         read = self.ior_phase(
             "read",
@@ -324,7 +333,9 @@ class IorCheck(StorageCheck):
         options = self.options()
         published = self.variant == "published"
         data = options.bytes_per_task * self.total_tasks
-        phases = self.published_phases(options) if published else self.sound_phases(options)
+        phases = (
+            self.published_phases(options) if published else self.sound_phases(options)
+        )
         kept = phases[0].samples if {"-m", "-k"} <= set(phases[0].command) else 1
         if self._writes_first:
             kept = self.repetitions + self.warm_up

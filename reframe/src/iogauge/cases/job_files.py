@@ -54,7 +54,11 @@ class JobFiles:
     @property
     def _binding(self) -> list[str]:
         cores = self.extras.node.cores
-        return script.binding_options(self.launcher, self.per_node, cores) if self.bind else []
+        return (
+            script.binding_options(self.launcher, self.per_node, cores)
+            if self.bind
+            else []
+        )
 
     @property
     def bound_tasks(self) -> int:
@@ -150,7 +154,11 @@ class JobFiles:
         """Return the room for the case that is requested of the site's resource managers; ValueError if there is none."""
         capacity = f"{math.ceil(_CAPACITY_FACTOR * self.plan.held_bytes / 2**30)}GiB"
         asked = {name: {"capacity": capacity} for name in self.extras.resources}
-        options = [word for name in asked for word in partition.get_resource(name, **asked[name])]
+        options = [
+            word
+            for name in asked
+            for word in partition.get_resource(name, **asked[name])
+        ]
         buffers = [word for word in options if word.startswith(("#DW", "#BB", "--bb"))]
         if buffers and partition.scheduler.registered_name in ("slurm", "squeue"):
             said = ""
@@ -171,7 +179,9 @@ class JobFiles:
         time limit.
         """
         job, plan = self.job, self.plan
-        functions = script.job_functions(plan, starts, notes_layouts=order.striping == "lustre")
+        functions = script.job_functions(
+            plan, starts, notes_layouts=order.striping == "lustre"
+        )
         by_tasks = any(phase.launch == "tasks" for phase in plan.phases)
         served = any(phase.on_servers for phase in plan.phases)
         reported = script.reporting_variables(self.launcher) if by_tasks else {}
@@ -184,12 +194,16 @@ class JobFiles:
         directory = os.path.join(session_dir(order.target, order.session), order.case)
         counts = [str(plan.first_repetition), str(plan.repetitions)]
         # Daemons that mpirun starts on hosts by itself have another environment.
-        handed = dict.fromkeys(["PATH", *(name for one in environments for name in one.env_vars)])
+        handed = dict.fromkeys(
+            ["PATH", *(name for one in environments for name in one.env_vars)]
+        )
         own = [name for name in handed if not name.startswith(("OMPI_", "PRTE_"))]
         lines = [
             *_has_modules(environments),
             *(
-                [f"export OMPI_MCA_mca_base_env_list={script.shell_word(';'.join(own))}"]
+                [
+                    f"export OMPI_MCA_mca_base_env_list={script.shell_word(';'.join(own))}"
+                ]
                 if self.extras.hosts
                 else []
             ),
@@ -197,7 +211,11 @@ class JobFiles:
             f"export IOG_DIR={_directory_word(directory)}",
             f". {script.shell_word(str(JOB_FILES / 'job.sh'))}",
             *(f"IOG_WARNED={seconds}" for seconds in warned),
-            *([f". {script.shell_word(str(JOB_FILES / 'servers.sh'))}"] if served else []),
+            *(
+                [f". {script.shell_word(str(JOB_FILES / 'servers.sh'))}"]
+                if served
+                else []
+            ),
             *functions,
             f"iog_open {script.shell_command([*starts.agent, 'open', ORDER])}",
             *(["iog_prepare"] if functions[0].startswith("iog_prepare") else []),
@@ -232,7 +250,9 @@ def _has_modules(environments: Sequence[Any]) -> Iterator[str]:
     system = runtime.runtime().modules_system
     if system.name not in ("tmod4", "envmod", "lmod"):
         return
-    declared = [one for environment in environments for one in environment.modules_detailed]
+    declared = [
+        one for environment in environments for one in environment.modules_detailed
+    ]
     for name in (
         name
         for one in declared
@@ -250,4 +270,6 @@ def _directory_word(directory: str) -> str:
     variable, slash, rest = directory.partition("/")
     if not variable:
         return script.shell_word(directory)
-    return f'"${{{variable[1:]}:?is not set in this job}}"{slash}{script.shell_word(rest)}'
+    return (
+        f'"${{{variable[1:]}:?is not set in this job}}"{slash}{script.shell_word(rest)}'
+    )

@@ -191,7 +191,9 @@ class JudgedCheck(rfm.RunOnlyRegressionTest):
         if places:
             self.tags.add(words.PUBLISHED_FIGURE)
             if words.PUBLISHED_FIGURE in selected.values(sys.argv, "-t", "--tag"):
-                fitting = runtime.valid_sysenv_comb(self.valid_systems, self.valid_prog_environs)
+                fitting = runtime.valid_sysenv_comb(
+                    self.valid_systems, self.valid_prog_environs
+                )
                 mine = [place.fullname for place in fitting if place.fullname in places]
                 self.valid_systems = mine or self.valid_systems
 
@@ -200,7 +202,9 @@ class JudgedCheck(rfm.RunOnlyRegressionTest):
         """Note what the case asks for, before ReFrame's options change it."""
         if selected.LISTING not in os.environ:
             return
-        fitting = runtime.valid_sysenv_comb(self.valid_systems, self.valid_prog_environs)
+        fitting = runtime.valid_sysenv_comb(
+            self.valid_systems, self.valid_prog_environs
+        )
         selected.note(
             selected.NotedCase(
                 hash=self.hashcode,
@@ -209,9 +213,14 @@ class JudgedCheck(rfm.RunOnlyRegressionTest):
                 derived="derived" in self.tags,
                 systems=tuple(self.valid_systems),
                 environments=tuple(self.valid_prog_environs),
-                runs_on=tuple(place.fullname for place, fits in fitting.items() if fits),
+                runs_on=tuple(
+                    place.fullname for place, fits in fitting.items() if fits
+                ),
                 values={
-                    **{name: (getattr(self, name),) for name in type(self).param_space.params},
+                    **{
+                        name: (getattr(self, name),)
+                        for name in type(self).param_space.params
+                    },
                     "tier": get_args(words.Tier),
                     "variant": self.variants,
                 },
@@ -243,7 +252,9 @@ class JudgedCheck(rfm.RunOnlyRegressionTest):
         if self.is_dry_run():
             return
         if self._judgement is None:
-            raise PerformanceError("nothing was proven: run without --skip-sanity-check")
+            raise PerformanceError(
+                "nothing was proven: run without --skip-sanity-check"
+            )
         scope: dict[str, Any] = {}
         for decided in self._judgement.metrics:
             metric, reference = decided.metric, decided.reference
@@ -251,10 +262,15 @@ class JudgedCheck(rfm.RunOnlyRegressionTest):
             self.perf_variables[metric.name] = sn.make_performance_function(
                 sn.defer(median), metric.unit
             )
-            if reference is not None and decided.verdict in (Verdict.PASS, Verdict.FAIL):
+            if reference is not None and decided.verdict in (
+                Verdict.PASS,
+                Verdict.FAIL,
+            ):
                 bounds = (value, reference.lower, reference.upper, reference.unit)
                 scope[metric.name] = (
-                    builtins.xfail(reference.xfail, bounds) if reference.xfail else bounds
+                    builtins.xfail(reference.xfail, bounds)
+                    if reference.xfail
+                    else bounds
                 )
         references: Any = {self.current_partition.fullname: scope} if scope else {}
         self.reference = references
@@ -285,8 +301,12 @@ class JudgedCheck(rfm.RunOnlyRegressionTest):
         if self.is_dry_run():
             return
         if self._judgement is None or self._judgement.verdict is not Verdict.PASS:
-            verdict = "nothing" if self._judgement is None else self._judgement.verdict.value
-            raise SanityError(f"ReFrame would pass this case, but its verdict is {verdict}")
+            verdict = (
+                "nothing" if self._judgement is None else self._judgement.verdict.value
+            )
+            raise SanityError(
+                f"ReFrame would pass this case, but its verdict is {verdict}"
+            )
 
     # Helpers.
 
@@ -309,7 +329,10 @@ class JudgedCheck(rfm.RunOnlyRegressionTest):
         return visible_lines(f"{verdict.value}: {reason}")
 
     def _record(self, judgement: Judgement) -> None:
-        self.verdict, self.verdict_reason = judgement.verdict.value, visible(judgement.reason)
+        self.verdict, self.verdict_reason = (
+            judgement.verdict.value,
+            visible(judgement.reason),
+        )
         run = current()
         run.open_cases.discard(self._open_name)
         run.undecided.pop(self._open_name, None)
@@ -318,7 +341,9 @@ class JudgedCheck(rfm.RunOnlyRegressionTest):
         except journal.NotRecorded as error:
             run.failed += 1
             raise SanityError(
-                visible_lines(f"{error}; it was {judgement.verdict.value}: {judgement.reason}")
+                visible_lines(
+                    f"{error}; it was {judgement.verdict.value}: {judgement.reason}"
+                )
             ) from error
         if judgement.verdict is Verdict.PASS:
             run.passed += 1
@@ -330,11 +355,19 @@ class JudgedCheck(rfm.RunOnlyRegressionTest):
         """Return what the job left; None of a case that was not measured."""
         return getattr(self, "_evidence", None)
 
-    def _fingerprint(self, judgement: Judgement, commands: Sequence[str]) -> Fingerprint:
+    def _fingerprint(
+        self, judgement: Judgement, commands: Sequence[str]
+    ) -> Fingerprint:
         """Facts of the nodes, the software and the commands that the case was measured with."""
         seen = self._seen
-        outputs = [one for outs in seen.outputs.values() for one in outs] if seen else []
-        kinds = [one.parameters["data_type"] for one in outputs if "data_type" in one.parameters]
+        outputs = (
+            [one for outs in seen.outputs.values() for one in outs] if seen else []
+        )
+        kinds = [
+            one.parameters["data_type"]
+            for one in outputs
+            if "data_type" in one.parameters
+        ]
         of_case = fingerprint.of_case(
             hosts=[view.host for view in seen.views] if seen else [],
             # A file system that is made for one job is another one in each.
@@ -398,7 +431,9 @@ class JudgedCheck(rfm.RunOnlyRegressionTest):
             tools=judgement.tools,
             stack=self.current_environ.extras.get("installed"),
             suite=suite(),
-            commands=[shell_command(phase.command) for phase in plan.phases] if plan else [],
+            commands=[shell_command(phase.command) for phase in plan.phases]
+            if plan
+            else [],
             metrics=tuple(self._metric_record(m) for m in judgement.metrics),
             findings=tuple(map(FindingRecord.of, judgement.findings)),
         )

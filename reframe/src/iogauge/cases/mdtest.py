@@ -21,7 +21,12 @@ from iogauge.evidence.model import DIRECTORIES_FOUND
 from iogauge.node.lustre.request import DirectoryLayout, Layout
 from iogauge.plan.case import DIR, REP, Access, CasePlan, PhasePlan, Printed
 from iogauge.plan.stage import STRIPE_DIRECTORY
-from iogauge.tools.mdtest import MdtestOptions, parse_rank_csv, parse_table, with_rank_times
+from iogauge.tools.mdtest import (
+    MdtestOptions,
+    parse_rank_csv,
+    parse_table,
+    with_rank_times,
+)
 from iogauge.tools.parsing import answer
 
 CREATE = Metric("create_rate", "ops/s")
@@ -37,7 +42,10 @@ _SIGNATURE = 1181783497
 #: How most phases touch data.
 _METADATA: Final = Access(direction="metadata")
 #: Options for reads in the order of the creation, and in another; each task adds its number to the seed.
-_ORDER: Final[Mapping[bool, Any]] = {False: {}, True: {"shuffled": True, "random_seed": 7}}
+_ORDER: Final[Mapping[bool, Any]] = {
+    False: {},
+    True: {"shuffled": True, "random_seed": 7},
+}
 
 
 def _parse(printed: Printed) -> ToolOutput:
@@ -51,7 +59,9 @@ def _counting(file_bytes: int) -> Callable[[Printed], ToolOutput]:
     def parse(printed: Printed) -> ToolOutput:
         output = _parse(printed)
         phases = [
-            replace(phase, bytes_moved=phase.operations * file_bytes) if phase.operations else phase
+            replace(phase, bytes_moved=phase.operations * file_bytes)
+            if phase.operations
+            else phase
             for phase in output.phases
         ]
         return replace(output, phases=tuple(phases))
@@ -59,7 +69,9 @@ def _counting(file_bytes: int) -> Callable[[Printed], ToolOutput]:
     return parse
 
 
-def files_of_each(check: StorageCheck, share: int, file_bytes: int, directories: int = 1) -> int:
+def files_of_each(
+    check: StorageCheck, share: int, file_bytes: int, directories: int = 1
+) -> int:
     """Return the files of each task, as many in each directory; raises ValueError if the limits allow none.
 
     ``share`` is the fraction of the case's files that all tasks may make, ``file_bytes`` the bytes of a file.
@@ -103,7 +115,9 @@ class MdtestCheck(StorageCheck):
     def directories(self) -> int:
         """Return the directories of the tree that hold files."""
         branching, depth = self.tree.get("branching", 1), self.tree.get("depth", 0)
-        return sum(branching**level for level in range(depth + 1)) if branching > 1 else 1
+        return (
+            sum(branching**level for level in range(depth + 1)) if branching > 1 else 1
+        )
 
     @property
     def items_per_task(self) -> int:
@@ -125,7 +139,9 @@ class MdtestCheck(StorageCheck):
             options = MdtestOptions(
                 directory=_TREE,
                 items=None if branched else self.items_per_task,
-                items_per_directory=self.items_per_task // self.directories if branched else None,
+                items_per_directory=self.items_per_task // self.directories
+                if branched
+                else None,
                 files_only=True,
                 write_bytes=self.file_bytes,
                 read_bytes=self.file_bytes,
@@ -143,7 +159,9 @@ class MdtestCheck(StorageCheck):
                     command=["mdtest", *options.arguments()],
                     launch="tasks",
                     parse=_parse,
-                    rates={metric.name: (name, "rate")} if metric in self.promise() else {},
+                    rates={metric.name: (name, "rate")}
+                    if metric in self.promise()
+                    else {},
                     access=access,
                     ranks=ranks,
                     stored_bytes=data if "create" in does else 0,
@@ -153,13 +171,22 @@ class MdtestCheck(StorageCheck):
                 )
             )
 
-        phase("create", CREATE, _METADATA, create=True, sync_phase=True, stonewall_s=wall)
+        phase(
+            "create", CREATE, _METADATA, create=True, sync_phase=True, stonewall_s=wall
+        )
         if STAT in self.promise() and self.nodes >= 2:
             phase("stat", STAT, Access(direction="metadata", task_offset=1), stat=True)
         if self.file_bytes:
             offset = 1 if self.nodes >= 2 else None
             access = Access(direction="read", task_offset=offset, evict=offset is None)
-            phase("read", READ, access, read=True, verify_read=True, **_ORDER[self.random_reads])
+            phase(
+                "read",
+                READ,
+                access,
+                read=True,
+                verify_read=True,
+                **_ORDER[self.random_reads],
+            )
             phases[-1] = self._counted(phases[-1], data)
         phase("remove", REMOVE, _METADATA, remove=True)
         return self.case(
@@ -177,7 +204,9 @@ class MdtestCheck(StorageCheck):
         small files (Data on MDT), Lustre sends the data with the answer to open(2): no counter of a client has them.
         """
         target = self.site.target
-        if target.compresses or (target.striped_by == "lustre" and not self.random_reads):
+        if target.compresses or (
+            target.striped_by == "lustre" and not self.random_reads
+        ):
             return read
         counted = replace(read, parse=_counting(self.file_bytes))
         return replace(counted, data_bytes=data) if self.random_reads else counted

@@ -104,7 +104,11 @@ class StorageCheck(JudgedCheck):
 
     def case(self, tool: str, repeat: Sequence[PhasePlan], **more: Any) -> CasePlan:
         """Return the plan of a case at this scale."""
-        scale = {"repetitions": self.repetitions, "tasks": self.total_tasks, "nodes": self.nodes}
+        scale = {
+            "repetitions": self.repetitions,
+            "tasks": self.total_tasks,
+            "nodes": self.nodes,
+        }
         return CasePlan(tool=tool, repeat=repeat, **{**scale, **more})
 
     @property
@@ -131,7 +135,9 @@ class StorageCheck(JudgedCheck):
         except (ValidationError, ReferencesError) as error:
             self._refuse(Verdict.ERROR, str(error))
         if self.local:
-            self._refuse(Verdict.ERROR, "local is set: a case runs where its partition says")
+            self._refuse(
+                Verdict.ERROR, "local is set: a case runs where its partition says"
+            )
         try:
             self._override(self.declared())
             self._check_variables()
@@ -143,7 +149,9 @@ class StorageCheck(JudgedCheck):
                 self.num_cpus_per_task = min(most, self.site.node.cores)
             self._plan = self.plan().in_pool(self._extras.target.pool)
         except ValueError as error:
-            self._refuse(Verdict.ERROR, f"this scenario cannot be run at this scale: {error}")
+            self._refuse(
+                Verdict.ERROR, f"this scenario cannot be run at this scale: {error}"
+            )
 
     def _override(self, declared: dict[str, Any]) -> None:
         """Set unset variables to their defaults; remember the others that differ from them."""
@@ -178,7 +186,9 @@ class StorageCheck(JudgedCheck):
         for name in (*counts, *self._overridden):
             value = getattr(self, name)
             if isinstance(value, int) and not (name in counts) <= value < 1 << 60:
-                text = f"{name} is {str(value)[:30]}: expected 1 or more, less than 2^60"
+                text = (
+                    f"{name} is {str(value)[:30]}: expected 1 or more, less than 2^60"
+                )
                 self._refuse(Verdict.ERROR, text)
 
     @builtins.run_before("run")
@@ -232,12 +242,18 @@ class StorageCheck(JudgedCheck):
             rests_on=tuple(sorted({speed.source for speed in speeds.values()})),
             timed=plan.timed_seconds(extras.limits.phase_seconds),
             budget=extras.budget.model_dump() if extras.budget else None,
-            doubts=tuple(f"{metric}: {doubt}" for metric, doubt in doubts if not doubt.refused),
-            refused=tuple(f"{metric}: {doubt}" for metric, doubt in doubts if doubt.refused),
+            doubts=tuple(
+                f"{metric}: {doubt}" for metric, doubt in doubts if not doubt.refused
+            ),
+            refused=tuple(
+                f"{metric}: {doubt}" for metric, doubt in doubts if doubt.refused
+            ),
         )
         job_files.write_inputs(stage, planned, plan)
         if planned.refused:
-            self._refuse(Verdict.ERROR, f"nothing could fail: {'; '.join(planned.refused)}")
+            self._refuse(
+                Verdict.ERROR, f"nothing could fail: {'; '.join(planned.refused)}"
+            )
         try:
             launch = files.launch(stage)
             self.extra_resources = files.resources(self.current_partition)
@@ -248,9 +264,13 @@ class StorageCheck(JudgedCheck):
         self.job.launcher = getlauncher("local")()
         self.prerun_cmds, self.executable, self.executable_opts = lines
         if not self.is_dry_run():
-            self._spend(Cost(footprint.nodes * footprint.seconds, footprint.written_bytes, 1))
+            self._spend(
+                Cost(footprint.nodes * footprint.seconds, footprint.written_bytes, 1)
+            )
             name, steps = short_name(self.display_name), life.steps(plan)
-            life.screen().add(life.Watched(name, stage, self.job, steps, footprint.seconds))
+            life.screen().add(
+                life.Watched(name, stage, self.job, steps, footprint.seconds)
+            )
 
     def _spend(self, cost: Cost) -> None:
         """Take the case's cost from the budget, and track the places to clean up after it."""
@@ -271,7 +291,9 @@ class StorageCheck(JudgedCheck):
             # For its own children ReFrame keeps a killing signal apart from the exit status.
             killed = getattr(job, "signal", None)
             status = job.exitcode if killed is None else 128 + killed
-            evidence = collect.collect(Path(self.stagedir), self._plan, status, owner, job.state)
+            evidence = collect.collect(
+                Path(self.stagedir), self._plan, status, owner, job.state
+            )
             self._evidence = evidence
             references, unreferenced = self._find_references()
             self._measured = self._look_at_ceilings()
@@ -298,7 +320,9 @@ class StorageCheck(JudgedCheck):
         self._cold = {name: quantities[0].value for name, quantities in cold.items()}
         self._record(judgement)
         if judgement.verdict in (Verdict.INVALID, Verdict.ERROR):
-            raise SanityError(self._said(judgement.verdict, f"{judgement.reason}{self._flaw()}"))
+            raise SanityError(
+                self._said(judgement.verdict, f"{judgement.reason}{self._flaw()}")
+            )
         return True
 
     # Helpers.
@@ -317,7 +341,10 @@ class StorageCheck(JudgedCheck):
         if ``$index`` names the tier. The ceiling holds in any tier.
         """
         foreign = dict(self._overridden)
-        if self.tier in self._extras.tiers and type(self).__name__ not in self._references.checks:
+        if (
+            self.tier in self._extras.tiers
+            and type(self).__name__ not in self._references.checks
+        ):
             foreign.pop("tier", None)
         return self._references.resolve(self, self._metrics, foreign)
 
@@ -327,9 +354,9 @@ class StorageCheck(JudgedCheck):
             return NOTHING_MEASURED
         system, partition = self.current_system.name, self.current_partition.name
         try:
-            known: MeasuredCeilings = registry.load("iogauge_answers", "ceilings.of_partition")(
-                system, partition, self._extras.ceilings
-            )
+            known: MeasuredCeilings = registry.load(
+                "iogauge_answers", "ceilings.of_partition"
+            )(system, partition, self._extras.ceilings)
             return known
         except registry.Missing as error:
             return MeasuredCeilings(problems=(str(error),))
@@ -343,7 +370,9 @@ class StorageCheck(JudgedCheck):
         """Return what the ceilings say against the references of this case, by metric."""
         plan, extras, metrics = self._plan, self._extras, self._metrics
         standing = self.standing_references()
-        return references_of(plan, metrics, references, extras, unreferenced, standing)[1]
+        return references_of(plan, metrics, references, extras, unreferenced, standing)[
+            1
+        ]
 
     @property
     def _time_limit_s(self) -> float:
@@ -357,7 +386,9 @@ class StorageCheck(JudgedCheck):
 
     def _never_decided(self, silent: str) -> None:
         """Record a case whose job ended without evidence, or that the run did not wait for."""
-        limit = f", time limit {self.job.time_limit:.0f} s" if self.job.time_limit else ""
+        limit = (
+            f", time limit {self.job.time_limit:.0f} s" if self.job.time_limit else ""
+        )
         ended = f"the job ended as {self.job.state}{limit}"
         if not self.job.state:
             ended = "the job never started (ReFrame's details of the failures say why)"
@@ -370,7 +401,9 @@ class StorageCheck(JudgedCheck):
         self._record(judgement)
 
     def _ceiling(self, metric: Metric) -> Ceiling | None:
-        return MetricBounds.of(self._plan, metric, self._extras).lowest(self._measured.usable)
+        return MetricBounds.of(self._plan, metric, self._extras).lowest(
+            self._measured.usable
+        )
 
 
 def share_of_bytes(check: StorageCheck, size: str) -> int:

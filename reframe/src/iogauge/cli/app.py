@@ -47,13 +47,20 @@ class _Commands(TyperGroup):
         """Take ``list`` and old names for what they mean, and each case's name as one word."""
         words = names.joined(args)
         place = next(
-            (n for n, word in enumerate(words) if word in {*self.commands, *OLD, "list"}), -1
+            (
+                n
+                for n, word in enumerate(words)
+                if word in {*self.commands, *OLD, "list"}
+            ),
+            -1,
         )
         if place >= 0 and words[place] == "list":
             words[place : place + 1] = ["run", "-l"]
         elif place >= 0 and words[place] in OLD:
             new = OLD[words[place]]
-            warn(f"{words[place]!r} is now {' '.join(new)!r}; the old name goes with version 2")
+            warn(
+                f"{words[place]!r} is now {' '.join(new)!r}; the old name goes with version 2"
+            )
             words[place : place + 1] = new
         return super().parse_args(ctx, words)
 
@@ -78,7 +85,9 @@ app = typer.Typer(
 def _show_version(asked: bool) -> None:
     if asked:
         reframe = f"ReFrame-HPC {version('ReFrame-HPC')}"
-        text = f"iogauge {current.suite()} ({reframe}, Python {platform.python_version()})"
+        text = (
+            f"iogauge {current.suite()} ({reframe}, Python {platform.python_version()})"
+        )
         typer.echo(visible(text))
         raise typer.Exit
 
@@ -99,7 +108,9 @@ def _add(group: typer.Typer, name: str, passes_on: bool = False) -> None:
     settings = _PASS_ON if passes_on else None
     try:
         command = _told(registry.load("iogauge_commands", name))
-        group.command(name, context_settings=settings, no_args_is_help=name in _ASKS)(command)
+        group.command(name, context_settings=settings, no_args_is_help=name in _ASKS)(
+            command
+        )
     except registry.Missing as error:
         missing = error
 
@@ -123,20 +134,27 @@ def common(
     _: Annotated[
         bool,
         typer.Option(
-            "--version", callback=_show_version, is_eager=True, help="Print the versions, and exit."
+            "--version",
+            callback=_show_version,
+            is_eager=True,
+            help="Print the versions, and exit.",
         ),
     ] = False,
 ) -> None:
     """Put folders of sites in front of the search path, for this command and what it starts."""
     processes.open_streams()
     try:
-        os.environ["PWD"] = os.getcwd()  # what started this command may have passed on its own
+        os.environ["PWD"] = (
+            os.getcwd()
+        )  # what started this command may have passed on its own
     except FileNotFoundError as error:
         raise slip("the current directory was removed: cd to another one") from error
     named = [str(folder.absolute()) for folder in sites or ()]
     before = os.environ.get(folders.VARIABLE)
     if named:
-        os.environ[folders.VARIABLE] = os.pathsep.join([*named, *([before] if before else [])])
+        os.environ[folders.VARIABLE] = os.pathsep.join(
+            [*named, *([before] if before else [])]
+        )
     if context.invoked_subcommand is None:
         _told(registry.load("iogauge_commands", "status"))(brief=True)
 

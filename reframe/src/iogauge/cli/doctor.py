@@ -76,8 +76,12 @@ def lustre_checks(path: str, extras: PartitionExtras) -> list[Check]:
     view = with_lustre(look(path), True)
     fsname = fsname_of(view.mount.source if view.mount else "")
     facts = client.facts(fsname)
-    found = health(targets=view.targets, declared=topology.targets if topology else None)
-    release = facts.get("lustre.client", "of an unknown version (the kernel did not tell)")
+    found = health(
+        targets=view.targets, declared=topology.targets if topology else None
+    )
+    release = facts.get(
+        "lustre.client", "of an unknown version (the kernel did not tell)"
+    )
     served = facts.get("lustre.server", "of a version that only root sees")
     addresses = sorted({target.server for target in view.targets if target.server})
     directory = _asked("getdirstripe", "-y", path).partition(" lmv_objects:")[0]
@@ -96,14 +100,18 @@ def lustre_checks(path: str, extras: PartitionExtras) -> list[Check]:
     lines = [Check("ok", subject, text) for text in told]
     lines += objections(subject, [found])
     if "lustre.server" not in facts:
-        text = "hidden from you: evictions, lost connections (G20), the servers' versions"
+        text = (
+            "hidden from you: evictions, lost connections (G20), the servers' versions"
+        )
         what = "root sees them: lctl get_param 'osc.*.state' 'osc.*.import'"
         lines.append(Check("note", subject, text, what))
     # One device by its whole name: a pattern gives ordinary users values under wrong names.
     devices = client.read_parameters(fsname, {"osc": ("ost_conn_uuid",)})
     names = [name.rpartition(".")[0] for name in devices][:1]
     if not names or "snapshot_time" not in ask_lctl(f"{names[0]}.stats"):
-        text = "hidden from you: what the client moved for each storage target (G8, G19)"
+        text = (
+            "hidden from you: what the client moved for each storage target (G8, G19)"
+        )
         what = "root sees it: lctl get_param 'osc.*.stats'; so do users from Lustre 2.17 on"
         lines.append(Check("note", subject, text, what))
     lines += _servers(subject, extras, {one.server or "" for one in view.targets})
@@ -121,7 +129,9 @@ def _sources(subject: str, extras: PartitionExtras, view: View) -> list[Check]:
         except (OSError, ValueError) as error:
             text = f"servers: {source} does not answer ({error}): cases run, without its counters"
             return Check("note", subject, text, "correct target.servers")
-        named = some(sorted(name for name in told if name.startswith(f"{fsname}-")), _SHOWN)
+        named = some(
+            sorted(name for name in told if name.startswith(f"{fsname}-")), _SHOWN
+        )
         text = f"servers: {source} counts for {named or f'no target of {fsname}'}"
         return Check("ok" if named else "note", subject, text)
 
@@ -170,9 +180,7 @@ NEEDED_FOR: Final = {
 
 
 #: What to do about a declaration under which a PASS means little.
-DOUBT: Final = (
-    "a PASS means little there: correct it; if it is meant, let the file's sources say why"
-)
+DOUBT: Final = "a PASS means little there: correct it; if it is meant, let the file's sources say why"
 
 
 def launch_check(machine: Machine) -> Check | None:
@@ -184,7 +192,19 @@ def launch_check(machine: Machine) -> Check | None:
         return None
     ior, mpirun = machine.programs["ior"].path, machine.programs["mpirun"].path
     with tempfile.TemporaryDirectory(prefix="iogauge-doctor-") as scratch:
-        words = [mpirun, "-np", "2", ior, "-w", "-t", "64k", "-b", "64k", "-o", f"{scratch}/data"]
+        words = [
+            mpirun,
+            "-np",
+            "2",
+            ior,
+            "-w",
+            "-t",
+            "64k",
+            "-b",
+            "64k",
+            "-o",
+            f"{scratch}/data",
+        ]
         words += ["-O", "summaryFormat=JSON", "-O", f"summaryFile={scratch}/out.json"]
         try:
             environment = os.environ | mpi_environment()
@@ -193,13 +213,14 @@ def launch_check(machine: Machine) -> Check | None:
             tasks = out["tests"][0]["Options"]["tasks"]
         except (OSError, ValueError, LookupError) as error:
             return Check(
-                "problem", "mpirun and ior", f"two tasks did not run: {error}", " ".join(words)
+                "problem",
+                "mpirun and ior",
+                f"two tasks did not run: {error}",
+                " ".join(words),
             )
     if done.returncode == 0 and tasks == 2:
         return Check("ok", "mpirun and ior", "two tasks ran together")
-    text = (
-        f"asked for 2 tasks, ior saw {tasks}: {mpirun} is not of the MPI that {ior} was built with"
-    )
+    text = f"asked for 2 tasks, ior saw {tasks}: {mpirun} is not of the MPI that {ior} was built with"
     what = f"put the right mpirun first on PATH (see: ldd {ior} | grep libmpi)"
     return Check("problem", "mpirun and ior", text, what)
 
@@ -212,9 +233,13 @@ def of_programs(machine: Machine) -> Iterator[Check]:
             text = f"not on PATH; needed for {NEEDED_FOR[name]}"
             yield Check("note", name, text, brings(name))
         elif program.problem:
-            yield Check("problem", name, f"{program.path}: {program.problem}", BRINGS[name])
+            yield Check(
+                "problem", name, f"{program.path}: {program.problem}", BRINGS[name]
+            )
         else:
-            offers = f", offers {', '.join(program.features)}" if program.features else ""
+            offers = (
+                f", offers {', '.join(program.features)}" if program.features else ""
+            )
             version = program.version and f" {program.version}"
             yield Check("ok", name, f"{program.path}{version}{offers}")
 
@@ -226,7 +251,12 @@ def _state() -> Check:
     if os.access(above, os.W_OK | os.X_OK):
         return Check("ok", "state", f"records and logs go to {place}")
     what = "set IOGAUGE_HOME to a directory of your own, with an absolute path"
-    return Check("problem", "state", f"{place}: user {getpass.getuser()} may not write there", what)
+    return Check(
+        "problem",
+        "state",
+        f"{place}: user {getpass.getuser()} may not write there",
+        what,
+    )
 
 
 def of_target(extras: PartitionExtras) -> list[Check]:
@@ -265,7 +295,9 @@ def of_target(extras: PartitionExtras) -> list[Check]:
         what = "set IOGAUGE_TARGET to a directory of your own, or correct target.path of the site"
         text = after(path, error.strerror or str(error))
         return [*checks, Check("problem", subject, text, what)]
-    checks.append(Check("ok", subject, f"allowed: {by}") if writable else not_writable(path))
+    checks.append(
+        Check("ok", subject, f"allowed: {by}") if writable else not_writable(path)
+    )
     if on_lustre and holder is None:
         checks.append(Check("ok", subject, "nobody holds its lock"))
     return [*checks, *_target_sessions(path, sessions, holder)]
@@ -278,7 +310,9 @@ def not_writable(path: str) -> Check:
     return Check("problem", f"target {path}", f"user {you} may not write there", what)
 
 
-def _target_otherwise(subject: str, extras: PartitionExtras, view: View) -> Iterator[Check]:
+def _target_otherwise(
+    subject: str, extras: PartitionExtras, view: View
+) -> Iterator[Check]:
     """Yield the lines about what a site declares of a target, if this host sees it otherwise."""
     target, mount = extras.target, view.mount
     yield from objections(subject, [identity(target, [view])])
@@ -292,7 +326,10 @@ def _target_otherwise(subject: str, extras: PartitionExtras, view: View) -> Iter
 
 
 def _servers(
-    subject: str, extras: PartitionExtras, addresses: Collection[str], clients: int | None = None
+    subject: str,
+    extras: PartitionExtras,
+    addresses: Collection[str],
+    clients: int | None = None,
 ) -> Iterator[Check]:
     """Yield the line about the number of servers, if the site declares it and all addresses are known."""
     declared = extras.topology.servers if extras.topology else None
@@ -301,7 +338,9 @@ def _servers(
         yield from objections(subject, [found])
 
 
-def objections(subject: str, findings: Iterable[Finding], of: str = "") -> Iterator[Check]:
+def objections(
+    subject: str, findings: Iterable[Finding], of: str = ""
+) -> Iterator[Check]:
     """Yield a line for each finding that is not in order; ``of`` says whom it concerns."""
     for finding in findings:
         if finding.outcome is not Outcome.OK:
@@ -337,7 +376,9 @@ def _target_mount(path: str, view: View, compression_declared: bool) -> Iterator
         what = "use two nodes or more, or say what is true: target.cache, target.honours_o_direct"
         yield note(text, what)
     if known.unsynced:
-        text = f"fsync proves nothing ({known.unsynced}): writes and metadata are INVALID"
+        text = (
+            f"fsync proves nothing ({known.unsynced}): writes and metadata are INVALID"
+        )
         yield note(text, "choose another directory")
     if below.compresses and not compression_declared:
         text = f"data may be compressed, or stored once ({below.compresses})"
@@ -351,7 +392,10 @@ def _target_sessions(
     if holder is not None:
         said, remedy = {
             True: (", whose processes run", "wait until it has ended"),
-            False: (", whose processes have ended", "run: iogauge clean, which breaks the lock"),
+            False: (
+                ", whose processes have ended",
+                "run: iogauge clean, which breaks the lock",
+            ),
             None: ("", "wait until it has ended. If it is dead, run: iogauge clean"),
         }[holder.alive]
         yield Check("note", f"target {path}", f"locked by {holder}{said}", remedy)
@@ -384,11 +428,15 @@ def declared_nodes(
     if expect := {key: value for key, value in extras.expect.items() if key in facts}:
         fsname, host = fsname_of(extras.target.source or "*"), socket.gethostname()
         findings.append(
-            expected_settings(expect=expect, facts=facts, host=host, path=path, fsname=fsname)
+            expected_settings(
+                expect=expect, facts=facts, host=host, path=path, fsname=fsname
+            )
         )
     if extras.scale.nodes > 1:
         text = f"scale.nodes is {extras.scale.nodes}, and the scheduler local starts all tasks on this host"
-        yield Check("problem", subject, text, "name a scheduler, or the nodes (extras.hosts)")
+        yield Check(
+            "problem", subject, text, "name a scheduler, or the nodes (extras.hosts)"
+        )
     yield from objections(subject, findings)
 
 

@@ -36,13 +36,22 @@ true
 
 #: What is missing if a node says no, and what to do; ``{0}`` is the place, ``{1}`` the name.
 _MEANS: Final = {
-    "clone": ("does not see {clone}", "put the clone on a file system that all nodes mount"),
+    "clone": (
+        "does not see {clone}",
+        "put the clone on a file system that all nodes mount",
+    ),
     "state": (
         "cannot write in {state}, where the job's files go",
         "set IOGAUGE_HOME to a directory on a file system that all nodes mount",
     ),
-    "target": ("does not see the target {target}", "mount it there, or correct target.path"),
-    "writable": ("may not write in {target}", "make a directory of your own, or ask its owner"),
+    "target": (
+        "does not see the target {target}",
+        "mount it there, or correct target.path",
+    ),
+    "writable": (
+        "may not write in {target}",
+        "make a directory of your own, or ask its owner",
+    ),
     "module": ("cannot load the module {name}", "correct modules of the environment"),
     "libraries": (
         "lacks libraries of {name}",
@@ -61,19 +70,31 @@ def ask(partition: Mapping[str, Any], site: Mapping[str, Any]) -> Iterator[Check
             text = f"not asked: the scheduler is {partition['scheduler']}"
             yield Check("note", subject, text, "the first run says what they lack")
         return
-    environments = [e for e in site.get("environments", ()) if e["name"] in partition["environs"]]
-    modules = dict.fromkeys(_module(one) for e in environments for one in e.get("modules", ()))
+    environments = [
+        e for e in site.get("environments", ()) if e["name"] in partition["environs"]
+    ]
+    modules = dict.fromkeys(
+        _module(one) for e in environments for one in e.get("modules", ())
+    )
     target = "/" if extras.target.of_job else extras.target.path
     places = {"clone": str(project_root()), "state": str(state_dir()), "target": target}
     state_dir().mkdir(parents=True, exist_ok=True)
-    given = [places["clone"], sys.executable, places["state"], target, " ".join(modules)]
+    given = [
+        places["clone"],
+        sys.executable,
+        places["state"],
+        target,
+        " ".join(modules),
+    ]
     try:
         asked = [*words, "sh", "-c", _SCRIPT, "sh", *given, "ior mdtest fio"]
         done = commands.run(*asked, seconds=_ANSWERED, cwd="/")
         printed, complaint = done.stdout, done.stderr.strip()
     except OSError as error:
         printed, complaint = "", str(error)
-    answers = [line.split()[1:] for line in printed.splitlines() if line.startswith("iogauge ")]
+    answers = [
+        line.split()[1:] for line in printed.splitlines() if line.startswith("iogauge ")
+    ]
     if not answers:
         lines = complaint.splitlines() or ["no answer"]
         refused = [line for line in lines if _REFUSED.search(line)]
@@ -97,7 +118,13 @@ def _launch(partition: Mapping[str, Any], extras: PartitionExtras) -> list[str]:
     """Return the command that runs a program once on each node of a case; empty if it is not known."""
     if partition["scheduler"] in ("slurm", "squeue"):
         count = str(extras.scale.nodes)
-        words = ["srun", "--quiet", f"--nodes={count}", f"--ntasks={count}", "--ntasks-per-node=1"]
+        words = [
+            "srun",
+            "--quiet",
+            f"--nodes={count}",
+            f"--ntasks={count}",
+            "--ntasks-per-node=1",
+        ]
         access = [word for word in partition.get("access", ()) if word.startswith("-")]
         return [*words, "--time=2", f"--immediate={_GIVEN}", "--mpi=none", *access]
     if extras.hosts:
@@ -133,9 +160,17 @@ def _judged(
             )
         elif kind == "tool":
             yield Check(
-                "problem", subject, f"{shown} lack {name}, others have it", "make the nodes alike"
+                "problem",
+                subject,
+                f"{shown} lack {name}, others have it",
+                "make the nodes alike",
             )
         elif named:
             text, remedy = _MEANS[kind]
-            yield Check("problem", subject, f"{shown}: {text.format(name=name, **places)}", remedy)
+            yield Check(
+                "problem",
+                subject,
+                f"{shown}: {text.format(name=name, **places)}",
+                remedy,
+            )
     yield Check("ok", subject, f"{len(hosts)} answered: {', '.join(hosts[:6])}")

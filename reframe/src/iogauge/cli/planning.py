@@ -41,7 +41,11 @@ from iogauge.workspace import permission
 
 def reframe_command(arguments: list[str]) -> list[str]:
     """Return ReFrame's command line, with this project's checks unless others are named."""
-    given = [a for a in arguments if a in ("-c", "--checkpath") or a.startswith("--checkpath=")]
+    given = [
+        a
+        for a in arguments
+        if a in ("-c", "--checkpath") or a.startswith("--checkpath=")
+    ]
     paths = [] if given else ["-c", str(project_root() / "checks")]
     beside = Path(sys.executable).with_name("reframe")
     program = str(beside) if beside.exists() else shutil.which("reframe")
@@ -54,7 +58,14 @@ def reframe_command(arguments: list[str]) -> list[str]:
 
 #: Options of ``run`` that are not ReFrame's, which takes a slip in them for its own.
 _OWN: Final = (
-    *("--gate", "--confirm", "--over-budget", "--accept-missing", "--wide", "--dry-run"),
+    *(
+        "--gate",
+        "--confirm",
+        "--over-budget",
+        "--accept-missing",
+        "--wide",
+        "--dry-run",
+    ),
     *("--budget", "--try", "--system", "--mode"),
 )
 
@@ -88,11 +99,17 @@ def demand_known(system: str, name: str) -> None:
 def _slips(arguments: Sequence[str]) -> Iterable[str]:
     """Yield what is wrong with options, sites and modes that the arguments name."""
     for option in (word.partition("=")[0] for word in arguments):
-        if option not in _OWN and (meant := difflib.get_close_matches(option, _OWN, 1, 0.8)):
+        if option not in _OWN and (
+            meant := difflib.get_close_matches(option, _OWN, 1, 0.8)
+        ):
             yield f"{option} is no option (did you mean {meant[0]}?)"
-    own_files = "RFM_CONFIG_FILES" in os.environ or {"-C", "--config-file"} & {*arguments}
+    own_files = "RFM_CONFIG_FILES" in os.environ or {"-C", "--config-file"} & {
+        *arguments
+    }
     sites = [folder.name for folder in folders.site_folders(*folders.site_dirs())]
-    for system in () if own_files else selected.values(arguments, "--system", "--system"):
+    for system in (
+        () if own_files else selected.values(arguments, "--system", "--system")
+    ):
         if (name := system.partition(":")[0]) not in (*sites, "generic"):
             yield no_site(name, sites)
     modes = _modes()
@@ -116,13 +133,21 @@ def demand_cases(arguments: list[str], chosen: Selected | None) -> None:
         return
     checks = known_checks(project_root() / "checks")
     unknown = selected.without_match(arguments, chosen.listed, chosen.listed, checks)
-    if unknown and any(" " in name for name in selected.values(arguments, "-n", "--name")):
-        every = [short_name(case.rpartition(" /")[0]) for case in _every_case(arguments)]
-        unknown = selected.without_match(arguments, chosen.listed, chosen.listed, {*every, *checks})
+    if unknown and any(
+        " " in name for name in selected.values(arguments, "-n", "--name")
+    ):
+        every = [
+            short_name(case.rpartition(" /")[0]) for case in _every_case(arguments)
+        ]
+        unknown = selected.without_match(
+            arguments, chosen.listed, chosen.listed, {*every, *checks}
+        )
     if unknown:
         raise slip("; ".join(unknown))
     if not (chosen.listed or chosen.left_out or chosen.unfit):
-        raise slip(f"these options select no case: {selection(arguments) or 'none given'}")
+        raise slip(
+            f"these options select no case: {selection(arguments) or 'none given'}"
+        )
 
 
 def _every_case(arguments: Sequence[str]) -> tuple[str, ...]:
@@ -139,13 +164,17 @@ def list_cases(arguments: list[str]) -> None:
     if chosen is None:
         raise slip("ReFrame cannot list the cases: try reframe -c checks/ -l")
     lacks = {case.case: case for case in chosen.left_out}
-    cases = {case.rpartition(" /")[0]: case in chosen.runnable for case in chosen.listed}
+    cases = {
+        case.rpartition(" /")[0]: case in chosen.runnable for case in chosen.listed
+    }
     rows = [
         (
             short_name(case),
             "yes" if runs else f"no {lacks[case].feature}" if case in lacks else "no",
         )
-        for case, runs in sorted(cases.items(), key=lambda one: in_order(short_name(one[0])))
+        for case, runs in sorted(
+            cases.items(), key=lambda one: in_order(short_name(one[0]))
+        )
     ]
     show(plan_table.listing(rows))
     say(f"{count(len(rows), 'case')}, {sum(cases.values())} run here")
@@ -159,7 +188,9 @@ LISTING: Final = ("-l", "-L", "--list", "--list-detailed")
 
 def environment_of(**extra: str) -> dict[str, str]:
     source = str(LIBRARY.parent)
-    python_path = os.pathsep.join(p for p in (source, os.environ.get("PYTHONPATH", "")) if p)
+    python_path = os.pathsep.join(
+        p for p in (source, os.environ.get("PYTHONPATH", "")) if p
+    )
     defaults = {"RFM_CONFIG_PATH": str(project_root() / "site-configs")}
     if not sys.stdout.isatty() and os.environ.get("GITLAB_CI") != "true":
         defaults["RFM_COLORIZE"] = "n"  # ReFrame would write colours into files
@@ -168,8 +199,14 @@ def environment_of(**extra: str) -> dict[str, str]:
 
 def say_unclaimed(arguments: list[str]) -> None:
     """Say which target is used if no site claims this host, and nobody has named a site."""
-    named = "RFM_SYSTEM" in os.environ or any(a.startswith("--system") for a in arguments)
-    here = None if named else doctor.site_of_host(folders.site_folders(*folders.site_dirs()))
+    named = "RFM_SYSTEM" in os.environ or any(
+        a.startswith("--system") for a in arguments
+    )
+    here = (
+        None
+        if named
+        else doctor.site_of_host(folders.site_folders(*folders.site_dirs()))
+    )
     if here and here.name == folders.LOCAL:
         text = (
             f"no site claims host {socket.gethostname()}: using site local, target "
@@ -183,7 +220,9 @@ def selected_by(arguments: list[str]) -> Selected | None:
 
     Returns None if ReFrame cannot list them: a run then says why.
     """
-    words = without(arguments, "--distribute", "--repeat")  # they multiply the selected cases
+    words = without(
+        arguments, "--distribute", "--repeat"
+    )  # they multiply the selected cases
     words = ["-l", "--skip-system-check", "--skip-prgenv-check", *words]
     with tempfile.TemporaryDirectory(prefix="iogauge-list-") as scratch:
         notes = Path(scratch, "notes")
@@ -206,11 +245,15 @@ def unmeasured_of(
 ) -> Unmeasured:
     """Return what a run was asked for and did not measure."""
     checks = known_checks(project_root() / "checks")
-    unmatched = selected.without_match(arguments, chosen.runnable, chosen.listed, checks)
+    unmatched = selected.without_match(
+        arguments, chosen.runnable, chosen.listed, checks
+    )
     missed: list[str] = []
     sessions = {record.session for record in records}
     for system in dict.fromkeys(record.system for record in records) if gate else ():
-        before = selected.seen_before(history_dir() / system, selection(arguments), sessions)
+        before = selected.seen_before(
+            history_dir() / system, selection(arguments), sessions
+        )
         missed += selected.gone(before, records, system)
     nothing = not (chosen.runnable or chosen.left_out or chosen.unfit or unmatched)
     return Unmeasured(
@@ -238,7 +281,14 @@ def planned_cases(
         quick = {"RFM_POLL_RATE_MAX": "100000", "IOGAUGE_HOME": scratch}
         quick |= {selected.LISTING: str(notes)} if notes else {}
         report = Path(scratch, "report.json")
-        words = ["--nocolor", "--prefix", scratch, *arguments, "--dry-run", "--exec-policy=serial"]
+        words = [
+            "--nocolor",
+            "--prefix",
+            scratch,
+            *arguments,
+            "--dry-run",
+            "--exec-policy=serial",
+        ]
         words += ["--report-file", str(report)]
         status, output, errors = processes.Fork.printed(
             reframe_main, reframe_command(words), environment_of(**quick, **variables)
@@ -258,7 +308,18 @@ _NO_CASE = "no case is selected: see what 'iogauge list' shows"
 
 #: ReFrame's options that select cases; each takes a value.
 CHOOSING: Final = (
-    *("-n", "--name", "-t", "--tag", "-T", "--exclude-tag", "-x", "--exclude", "-E", "-p"),
+    *(
+        "-n",
+        "--name",
+        "-t",
+        "--tag",
+        "-T",
+        "--exclude-tag",
+        "-x",
+        "--exclude",
+        "-E",
+        "-p",
+    ),
 )
 
 
@@ -266,7 +327,9 @@ def without(arguments: Sequence[str], *options: str) -> list[str]:
     """Return ReFrame's arguments without options, and without the values that they take."""
     kept, skip = [], False
     for word in arguments:
-        if word.partition("=")[0] not in options and not (skip and not word.startswith("-")):
+        if word.partition("=")[0] not in options and not (
+            skip and not word.startswith("-")
+        ):
             kept.append(word)
         skip = word in options
     return kept
@@ -288,14 +351,18 @@ def within(arguments: Sequence[str], budget: str) -> list[str]:
             fits.append(case)
     if not fits:
         shortest = duration(min((one.seconds for one in cases), default=0.0))
-        raise slip(f"--budget {budget}: no case fits; the shortest takes about {shortest}")
+        raise slip(
+            f"--budget {budget}: no case fits; the shortest takes about {shortest}"
+        )
     out = [short_name(case.name) for case in cases if case not in fits]
     text = (
         f"budget {budget}: {len(fits)} of {count(len(cases), 'case')}, about "
         f"{duration(sum(one.seconds for one in fits))}"
     )
     say(text + (f"; left out: {some(out)}" if out else ""))
-    exact = [word for case in fits for word in ("-n", names.exactly(short_name(case.name)))]
+    exact = [
+        word for case in fits for word in ("-n", names.exactly(short_name(case.name)))
+    ]
     return [*without(arguments, *CHOOSING), *exact]
 
 
@@ -337,7 +404,9 @@ def _fit(target: str, said: list[Check]) -> bool:
             text = after(target, error.strerror or str(error))
             said = [Check("problem", f"target {target}", text), *said]
     for one in said:
-        word, style = ("remark", "yellow") if one.state == "note" else ("refused", "bold red")
+        word, style = (
+            ("remark", "yellow") if one.state == "note" else ("refused", "bold red")
+        )
         say(f"{target}: {word} {one.told}", style)
     fits = all(one.state == "note" for one in said)
     if fits:
@@ -354,7 +423,14 @@ def at_targets(cases: Iterable[PlannedCase]) -> Iterator[tuple[str, list[Check]]
 
     def declared(case: PlannedCase) -> tuple[object, ...]:
         order = case.order
-        return (order.target, order.type, order.source, order.uuid, order.striping, order.pool)
+        return (
+            order.target,
+            order.type,
+            order.source,
+            order.uuid,
+            order.striping,
+            order.pool,
+        )
 
     for _, group in sorted(grouped(cases, declared).items(), key=str):
         order = group[0].order

@@ -31,9 +31,12 @@ def check(
         list[str] | None, typer.Argument(help="Sites; if omitted, that of this host.")
     ] = None,
     files: Annotated[
-        bool, typer.Option("--files", help="Only the sites' files, whatever host this is.")
+        bool,
+        typer.Option("--files", help="Only the sites' files, whatever host this is."),
     ] = False,
-    everything: Annotated[bool, typer.Option("--all", help="Also what is in order.")] = False,
+    everything: Annotated[
+        bool, typer.Option("--all", help="Also what is in order.")
+    ] = False,
 ) -> None:
     """Say whether cases can run: "ready", or what to do, in order.
 
@@ -46,17 +49,25 @@ def check(
         if name not in known:
             raise slip(no_site(name, known))
     of_host = [] if files else folders.sites_of_host(every, socket.gethostname())
-    chosen = [folder for folder in every if folder.name in names] if names else [*of_host[:1]]
+    chosen = (
+        [folder for folder in every if folder.name in names]
+        if names
+        else [*of_host[:1]]
+    )
     lines, summaries = [] if files else doctor.of_this_host(), []
     for other in of_host[1:]:
-        text = f"its hostnames claim this host too, and {of_host[0].name} is selected here"
+        text = (
+            f"its hostnames claim this host too, and {of_host[0].name} is selected here"
+        )
         remedy = f"narrow the hostnames of one, or name a site: --system={other.name}"
         lines.append(Check("problem", f"site {other.name}", text, remedy))
     for folder in every if files and not names else chosen:
         found, cases = _of_site(folder, folder in of_host)
         lines += found
         if not (files or folder in of_host):
-            text = f"no pattern of its hostnames matches this host, {socket.gethostname()}"
+            text = (
+                f"no pattern of its hostnames matches this host, {socket.gethostname()}"
+            )
             remedy = f"here, name it: --system={folder.name}"
             lines.append(Check("note", f"site {folder.name}", text, remedy))
         summaries.append(_summary(folder, cases, folder in of_host))
@@ -77,11 +88,15 @@ def _show(lines: Sequence[Check], everything: bool, summaries: Sequence[str]) ->
     problems = [  # what a target lacks is said once, whatever cases it stops
         one
         for one in problems
-        if not any(s == one.subject and one.text.startswith(f"{text} (") for s, text in told)
+        if not any(
+            s == one.subject and one.text.startswith(f"{text} (") for s, text in told
+        )
     ]
     for one in states.get("ok", ()) if everything else ():
         say(f"ok    {one}", "green")
-    for subject, found in grouped(states.get("note", ()), lambda one: one.subject).items():
+    for subject, found in grouped(
+        states.get("note", ()), lambda one: one.subject
+    ).items():
         shown = list(map(str, found if everything else found[:_NOTES]))
         if len(shown) < len(found):
             shown.append(f"{subject}: {len(found) - _NOTES} more: --all")
@@ -105,19 +120,31 @@ _SUBMITS: Final = {
 }
 
 
-def _not_on_path(partition: Mapping[str, Any], site: Mapping[str, Any]) -> Iterator[Check]:
+def _not_on_path(
+    partition: Mapping[str, Any], site: Mapping[str, Any]
+) -> Iterator[Check]:
     """Yield the line about a scheduler's program that this host lacks, or about tools of an environment of PATH."""
-    program, subject = _SUBMITS.get(partition["scheduler"]), f"partition {partition['name']}"
+    program, subject = (
+        _SUBMITS.get(partition["scheduler"]),
+        f"partition {partition['name']}",
+    )
     if program and not shutil.which(program):
         text = f"scheduler is {partition['scheduler']}, and {program} is not on PATH"
-        yield Check("problem", subject, text, f"put {program} on PATH, or correct scheduler")
-    of_path = partition["scheduler"] == "local" and not {"modules", "prepare_cmds"} & {*partition}
+        yield Check(
+            "problem", subject, text, f"put {program} on PATH, or correct scheduler"
+        )
+    of_path = partition["scheduler"] == "local" and not {"modules", "prepare_cmds"} & {
+        *partition
+    }
     for one in site.get("environments", ()) if of_path else ():
         lacks = {*one.get("features", ())} - {*programs.machine().features}
         if lacks and not {"modules", "prepare_cmds", "env_vars", "extras"} & {*one}:
             text = f"features names {', '.join(sorted(lacks))}, which no program on PATH has"
             yield Check(
-                "note", f"environment {one['name']}", text, "install it, or leave the feature out"
+                "note",
+                f"environment {one['name']}",
+                text,
+                "install it, or leave the feature out",
             )
 
 
@@ -140,7 +167,9 @@ def _of_files(folder: Path) -> list[Check]:
     """Return the lines about a site's files."""
     subject = f"site {folder.name}"
     mistakes = settings.read_site(folder)[1]
-    lines = [Check("problem", subject, str(one), "correct the file") for one in mistakes]
+    lines = [
+        Check("problem", subject, str(one), "correct the file") for one in mistakes
+    ]
     return [
         *lines,
         *(
@@ -179,7 +208,12 @@ def _of_partition(
             for one in target
         ]
     lacks = _not_on_path(partition, site)
-    return [*lacks, *target, *asked, *doctor.declared_nodes(folder.name, partition, extras)]
+    return [
+        *lacks,
+        *target,
+        *asked,
+        *doctor.declared_nodes(folder.name, partition, extras),
+    ]
 
 
 def _as_planned(folder: Path, here: bool) -> tuple[list[PlannedCase], list[Check]]:
@@ -188,16 +222,28 @@ def _as_planned(folder: Path, here: bool) -> tuple[list[PlannedCase], list[Check
     with tempfile.TemporaryDirectory(prefix="iogauge-notes-") as scratch:
         file = Path(scratch, "notes")
         cases, unable = planned_cases([f"--system={folder.name}"], file)
-        _, noted = selected.noted(file.read_text(encoding="utf-8") if file.exists() else "")
+        _, noted = selected.noted(
+            file.read_text(encoding="utf-8") if file.exists() else ""
+        )
     if folder.name == folders.LOCAL:
         return cases, []
     checks = grouped(noted.values(), lambda case: case.check)
     values = {check: [case.values for case in mine] for check, mine in checks.items()}
     found = [line for line in unable if str(folder.resolve()) in line or not cases]
-    others = [line for line in unable if line not in found and "nothing could fail" not in line]
-    refused = [*found, *map(str, settings.unfitting(folder, values)), *plan_table.refused(cases)]
+    others = [
+        line
+        for line in unable
+        if line not in found and "nothing could fail" not in line
+    ]
+    refused = [
+        *found,
+        *map(str, settings.unfitting(folder, values)),
+        *plan_table.refused(cases),
+    ]
     lines = [Check("problem", subject, text, doctor.DOUBT) for text in refused]
     late: doctor.Answer = "problem" if here else "note"
     lines += [Check(late, subject, text) for text in plan_table.over_time(cases)]
-    lines += [Check("note", subject, text) for text in [*others, *plan_table.doubts(cases)]]
+    lines += [
+        Check("note", subject, text) for text in [*others, *plan_table.doubts(cases)]
+    ]
     return cases, [*lines, *(room(cases) if here else ())]

@@ -41,7 +41,8 @@ def sessions_of(names: list[str]) -> Asked:
     """
     found = paths.history_dir().glob("*/*.json*")
     files = sorted(
-        (f for f in found if f.suffix in (".json", ".jsonl")), key=lambda file: file.name
+        (f for f in found if f.suffix in (".json", ".jsonl")),
+        key=lambda file: file.name,
     )
     sessions = list(dict.fromkeys(file.stem for file in files))
     if not sessions:
@@ -71,7 +72,9 @@ def sessions_of(names: list[str]) -> Asked:
                 records.append(record)
     for line in damaged:
         warn(f"{line.file}:{line.line}: skipped: {line.problem}")
-    return Asked(SessionRecords(records), selected.joined_unmeasured(lacks), tuple(damaged))
+    return Asked(
+        SessionRecords(records), selected.joined_unmeasured(lacks), tuple(damaged)
+    )
 
 
 def _asked(names: list[str], *span: datetime | None, system: str) -> Asked:
@@ -82,11 +85,15 @@ def _asked(names: list[str], *span: datetime | None, system: str) -> Asked:
     if not any((*span, system)):
         return sessions_of(names)
     if names:
-        raise typer.BadParameter("give sessions, or --since, --until and --system: not both")
+        raise typer.BadParameter(
+            "give sessions, or --since, --until and --system: not both"
+        )
     from iogauge.report import history_table  # with polars
 
     try:
-        records, damaged = history_table.newest_records(paths.history_dir(), system, *span)
+        records, damaged = history_table.newest_records(
+            paths.history_dir(), system, *span
+        )
     except ValueError as error:
         raise typer.BadParameter(str(error)) from error
     if not records:
@@ -95,33 +102,49 @@ def _asked(names: list[str], *span: datetime | None, system: str) -> Asked:
             "iogauge history lists the newest records"
         )
     of_sessions = sessions_of(sorted({record.session for record in records}))
-    return Asked(SessionRecords(records), of_sessions.unmeasured, (*of_sessions.damaged, *damaged))
+    return Asked(
+        SessionRecords(records),
+        of_sessions.unmeasured,
+        (*of_sessions.damaged, *damaged),
+    )
 
 
 def show_report(
-    names: Annotated[list[str] | None, typer.Argument(help="Sessions; the newest if none.")] = None,
+    names: Annotated[
+        list[str] | None, typer.Argument(help="Sessions; the newest if none.")
+    ] = None,
     html: Annotated[Path | None, typer.Option(help="Write a page: one file.")] = None,
     junit: Annotated[Path | None, typer.Option(help="Write JUnit's XML.")] = None,
     openmetrics: Annotated[Path | None, typer.Option(help="Write OpenMetrics.")] = None,
     since: Since = None,
     until: Until = None,
     system: System = "",
-    bundle: Annotated[Path | None, typer.Option(help="Write a .tar.gz for a vendor.")] = None,
-    yes: Annotated[bool, typer.Option("--yes", help="With --bundle: write it unasked.")] = False,
+    bundle: Annotated[
+        Path | None, typer.Option(help="Write a .tar.gz for a vendor.")
+    ] = None,
+    yes: Annotated[
+        bool, typer.Option("--yes", help="With --bundle: write it unasked.")
+    ] = False,
     wide: Wide = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print each metric as JSON.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print each metric as JSON.")
+    ] = False,
 ) -> None:
     """Show the table of sessions or of a span of time. Options write it as files.
 
     Of a span it is the newest run of every case. The page of --html needs no network. --bundle has the page, raw outputs, commands and hashes, nothing private.
     """
     asked = _asked(names or [], since, until, system=system)
-    ending = asked.records.ending(asked.gate, asked.unmeasured, endings.of_damage(asked.damaged))
+    ending = asked.records.ending(
+        asked.gate, asked.unmeasured, endings.of_damage(asked.damaged)
+    )
     if html:
         ending, text = registry.load("iogauge_answers", "page")(asked, since, until)
         write_file(html, text)
     if bundle:
-        registry.load("iogauge_answers", "page.bundle")(asked, since, until, bundle, yes)
+        registry.load("iogauge_answers", "page.bundle")(
+            asked, since, until, bundle, yes
+        )
     if junit:
         from iogauge.report.export import junit as as_junit
 

@@ -30,8 +30,12 @@ if TYPE_CHECKING:
 
 
 def explain_word(
-    words: Annotated[list[str], typer.Argument(help="Guard, verdict, check, or other word.")],
-    whole: Annotated[bool, typer.Option("--all", help="All of a guard, with examples.")] = False,
+    words: Annotated[
+        list[str], typer.Argument(help="Guard, verdict, check, or other word.")
+    ],
+    whole: Annotated[
+        bool, typer.Option("--all", help="All of a guard, with examples.")
+    ] = False,
 ) -> None:
     """Say what G12, UNSTABLE or FioRandomRead means, and what to do."""
     with slips(ValueError):
@@ -42,27 +46,45 @@ def explain_word(
 def show_history(
     system: System = "",
     name: Annotated[
-        str, typer.Option("-n", "--name", "--check", help="Case by its name; all if omitted.")
+        str,
+        typer.Option(
+            "-n", "--name", "--check", help="Case by its name; all if omitted."
+        ),
     ] = "",
     verdict: Annotated[
-        list[Verdict] | None, typer.Option(case_sensitive=False, help="May be repeated.")
+        list[Verdict] | None,
+        typer.Option(case_sensitive=False, help="May be repeated."),
     ] = None,
     metric: Annotated[str, typer.Option(help="Metric; all if omitted.")] = "",
     since: Since = None,
     until: Until = None,
-    limit: Annotated[int, typer.Option(min=0, help="Newest records to show; 0 for all.")] = 20,
-    as_json: Annotated[bool, typer.Option("--json", help="Print each record as JSON.")] = False,
-    export: Annotated[Path | None, typer.Option(help="Write what matches as .parquet.")] = None,
-    site: Annotated[str, typer.Option(help="With --export: column 'site' of a .parquet.")] = "",
-    damaged: Annotated[bool, typer.Option("--damaged", help="List lines without record.")] = False,
+    limit: Annotated[
+        int, typer.Option(min=0, help="Newest records to show; 0 for all.")
+    ] = 20,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print each record as JSON.")
+    ] = False,
+    export: Annotated[
+        Path | None, typer.Option(help="Write what matches as .parquet.")
+    ] = None,
+    site: Annotated[
+        str, typer.Option(help="With --export: column 'site' of a .parquet.")
+    ] = "",
+    damaged: Annotated[
+        bool, typer.Option("--damaged", help="List lines without record.")
+    ] = False,
     wide: Wide = False,
 ) -> None:
     """Show the records, the newest first."""
-    from iogauge.report import history_table  # imported here because polars starts slowly
+    from iogauge.report import (
+        history_table,
+    )  # imported here because polars starts slowly
 
     folder = paths.history_dir()
     verdicts = tuple(verdict or ())
-    choice = history_table.RecordChoice(system, name, verdicts, metric, since, until, limit)
+    choice = history_table.RecordChoice(
+        system, name, verdicts, metric, since, until, limit
+    )
     demand_known(system, name)
     with slips(ValueError, OSError):
         if damaged:
@@ -118,7 +140,11 @@ def explain(word: str, whole: bool = False) -> list[str]:
     spelled = (f"`{low}`", f"`_{low.rpartition('_')[2]}`")
     for term, meaning in words.items():
         sentences = re.split(r"(?<=\.) ", meaning)
-        said = [f"  {text}" for text in sentences if any(one in text.lower() for one in spelled)]
+        said = [
+            f"  {text}"
+            for text in sentences
+            if any(one in text.lower() for one in spelled)
+        ]
         if said:
             return [word.strip(), *said, f"  See the word {term} in docs/keys.md."]
     near = difflib.get_close_matches(asked[0], lower, 3)
@@ -160,7 +186,13 @@ def _guard(row: rules.RuleText, whole: bool) -> Iterator[str]:
 
 
 def _verdict(verdict: Verdict) -> list[str]:
-    fails = "in every run" if verdict.fails_run else "in a gate" if verdict.is_trouble(True) else ""
+    fails = (
+        "in every run"
+        if verdict.fails_run
+        else "in a gate"
+        if verdict.is_trouble(True)
+        else ""
+    )
     saying = [row for row in rules.rows().values() if verdict.value in row["otherwise"]]
     guards = dict.fromkeys(row.number for row in sorted(saying, key=_number))
     return [
@@ -188,12 +220,16 @@ def _checks() -> dict[str, list[str]]:
             if found.get(name) == [name]:
                 _, parameters, measures, tool = cells
                 found[name] += [f"  It measures {measures}."]
-                found[name] += [f"  One case for each: {parameters}."] * bool(parameters)
+                found[name] += [f"  One case for each: {parameters}."] * bool(
+                    parameters
+                )
                 found[name] += [f"  It is measured by {tool}."] * bool(tool)
     return {name: [*told, "See docs/checks.md."] for name, told in found.items()}
 
 
 def _glossary() -> dict[str, str]:
     """Return the words of docs/keys.md and their meanings; empty without that page."""
-    found = re.findall(r"^\*\*(.+?)\*\*: (.+?)$(?=\n\n|\n*\Z)", _page("keys.md"), re.M | re.S)
+    found = re.findall(
+        r"^\*\*(.+?)\*\*: (.+?)$(?=\n\n|\n*\Z)", _page("keys.md"), re.M | re.S
+    )
     return {term: " ".join(meaning.split()) for term, meaning in found}

@@ -52,7 +52,9 @@ def _run(arguments: list[str], gate: bool, confirms: str = "") -> _Ran:
     try:
         current.announce(name)
     except OSError as error:
-        text = f"IOGAUGE_SESSIONS: {error}: name a file that can be written, or unset it"
+        text = (
+            f"IOGAUGE_SESSIONS: {error}: name a file that can be written, or unset it"
+        )
         raise slip(text) from error
     reframe_report = state_dir() / "reports" / f"run-{name}.json"
     details = reframe_report.with_suffix(".failures")
@@ -79,7 +81,9 @@ def _run(arguments: list[str], gate: bool, confirms: str = "") -> _Ran:
             "run. When the jobs have ended, run: iogauge clean"
         )
     files = sorted(history_dir().glob(f"*/{name}.jsonl"))
-    records = [r for file in files for r in journal.read_whole(file) if isinstance(r, Record)]
+    records = [
+        r for file in files for r in journal.read_whole(file) if isinstance(r, Record)
+    ]
     now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     marks: dict[str, object] = {"session": name, "time": now, "gate": gate}
     marks |= {"confirms": confirms} if confirms else {}
@@ -187,20 +191,35 @@ def _never_started(details: str) -> Iterator[str]:
         if "* Failing phase: run\n" in case and "sanity error" not in case:
             why = case.partition("* Reason: ")[2].splitlines()
             said = [line for line in why if line.strip() and not line.startswith("---")]
-            yield " ".join([f"{case.partition(' (run')[0]}:", *dict.fromkeys(said[:1] + said[-2:])])
+            yield " ".join(
+                [f"{case.partition(' (run')[0]}:", *dict.fromkeys(said[:1] + said[-2:])]
+            )
 
 
 def run(
     context: typer.Context,
-    try_out: Annotated[bool, typer.Option("--try", help="Try this machine as it is.")] = False,
-    gate: Annotated[bool, typer.Option("--gate", help="Fail unless every case is PASS.")] = False,
-    confirm: Annotated[bool, typer.Option("--confirm", help="Measure failures once more.")] = False,
-    over_budget: Annotated[bool, typer.Option("--over-budget", help="Exceed the budget.")] = False,
-    accept_missing: Annotated[
-        bool, typer.Option("--accept-missing", help="Cases of earlier gates may be gone.")
+    try_out: Annotated[
+        bool, typer.Option("--try", help="Try this machine as it is.")
     ] = False,
-    budget: Annotated[str, typer.Option(help="Run what fits into this time, as 20min.")] = "",
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what it costs.")] = False,
+    gate: Annotated[
+        bool, typer.Option("--gate", help="Fail unless every case is PASS.")
+    ] = False,
+    confirm: Annotated[
+        bool, typer.Option("--confirm", help="Measure failures once more.")
+    ] = False,
+    over_budget: Annotated[
+        bool, typer.Option("--over-budget", help="Exceed the budget.")
+    ] = False,
+    accept_missing: Annotated[
+        bool,
+        typer.Option("--accept-missing", help="Cases of earlier gates may be gone."),
+    ] = False,
+    budget: Annotated[
+        str, typer.Option(help="Run what fits into this time, as 20min.")
+    ] = "",
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only say what it costs.")
+    ] = False,
     wide: Wide = False,
 ) -> None:
     """Run checks through ReFrame, then show the table. All other options are ReFrame's.
@@ -225,9 +244,15 @@ def run(
     chosen = planning.selected_by(arguments)
     if not accept_missing:
         planning.demand_cases(given, chosen)
-    both = chosen and len(chosen.derived) == 2 and not any("derived" in w for w in arguments)
+    both = (
+        chosen
+        and len(chosen.derived) == 2
+        and not any("derived" in w for w in arguments)
+    )
     ran = [_run([*arguments, *only], gate) for only in (_APART if both else [[]])]
-    if confirm and any(record.needs_confirmation for one in ran for record in one.records):
+    if confirm and any(
+        record.needs_confirmation for one in ran for record in one.records
+    ):
         ran = _confirm(arguments, ran, gate)
     raise typer.Exit(_end(given, chosen, ran, gate, accept_missing, wide))
 
@@ -269,7 +294,9 @@ def _try_out(given: list[str], wide: bool) -> int:
     if "IOGAUGE_CASE_BYTES" not in os.environ:
         try:
             speed = write_probe(target)
-            size = processes.call_in_time(target, lambda: machine.quick_case_bytes(speed, target))
+            size = processes.call_in_time(
+                target, lambda: machine.quick_case_bytes(speed, target)
+            )
         except lock.Occupied as error:
             warn(f"{target}: the probe is left out: {error}")
         except OSError as error:
@@ -281,15 +308,25 @@ def _try_out(given: list[str], wide: bool) -> int:
             raise typer.Exit(1) from error
         else:
             os.environ["IOGAUGE_CASE_BYTES"] = f"{size} B"
-            say(f"target {target}: about {format_bytes(speed)}/s, so {format_bytes(size)} a case")
-    arguments = ["--system=local", "-t", "quick", "--exec-policy=serial", "--exec-order=name"]
+            say(
+                f"target {target}: about {format_bytes(speed)}/s, so {format_bytes(size)} a case"
+            )
+    arguments = [
+        "--system=local",
+        "-t",
+        "quick",
+        "--exec-policy=serial",
+        "--exec-order=name",
+    ]
     arguments += given
     chosen, gate = planning.selected_by(arguments), current.is_gate()
     planning.demand_cases(arguments, chosen)
     ran = _run(arguments, gate)
     status = _end(arguments, chosen, [ran], gate, wide=wide)
     _write_page(ran.session)
-    sites = "" if os.access(folders.site_dirs()[0], os.W_OK) else "--sites DIR "  # a shared one
+    sites = (
+        "" if os.access(folders.site_dirs()[0], os.W_OK) else "--sites DIR "
+    )  # a shared one
     for line in _AFTER_TRY:
         say(line.format(sites=sites, target=target))
     return status

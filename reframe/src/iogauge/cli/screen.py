@@ -34,10 +34,13 @@ def _time(end: bool) -> Callable[[str], datetime | None]:
 
 #: Options that several commands have.
 Wide = Annotated[
-    bool, typer.Option("--wide", help="Print each row on one line, however long it gets.")
+    bool,
+    typer.Option("--wide", help="Print each row on one line, however long it gets."),
 ]
 System = Annotated[str, typer.Option(help="System; all if omitted.")]
-Name = Annotated[str, typer.Option("-n", "--name", help="Case by its name; all if omitted.")]
+Name = Annotated[
+    str, typer.Option("-n", "--name", help="Case by its name; all if omitted.")
+]
 Since = Annotated[
     datetime | None,
     typer.Option(

@@ -20,10 +20,16 @@ from iogauge.workspace import permission
 
 
 def clean(
-    paths: Annotated[list[str] | None, typer.Argument(help="Session directories.")] = None,
-    target: Annotated[list[str] | None, typer.Option(help="Target; may be repeated.")] = None,
+    paths: Annotated[
+        list[str] | None, typer.Argument(help="Session directories.")
+    ] = None,
+    target: Annotated[
+        list[str] | None, typer.Option(help="Target; may be repeated.")
+    ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only list it.")] = False,
-    everything: Annotated[bool, typer.Option("--all", help="Also what may be alive.")] = False,
+    everything: Annotated[
+        bool, typer.Option("--all", help="Also what may be alive.")
+    ] = False,
 ) -> None:
     """Remove what interrupted sessions left on the targets.
 
@@ -39,13 +45,22 @@ def clean(
 
 
 def allow(
-    directory: Annotated[str, typer.Argument(help="Directory in which cases may write.")],
-    user: Annotated[list[str] | None, typer.Option(help="User; may be repeated.")] = None,
-    group: Annotated[list[str] | None, typer.Option(help="Group; may be repeated.")] = None,
-    expires: Annotated[
-        datetime | None, typer.Option(formats=["%Y-%m-%d"], help="Last day, YYYY-MM-DD.")
+    directory: Annotated[
+        str, typer.Argument(help="Directory in which cases may write.")
+    ],
+    user: Annotated[
+        list[str] | None, typer.Option(help="User; may be repeated.")
     ] = None,
-    replace: Annotated[bool, typer.Option("--replace", help="Replace an existing file.")] = False,
+    group: Annotated[
+        list[str] | None, typer.Option(help="Group; may be repeated.")
+    ] = None,
+    expires: Annotated[
+        datetime | None,
+        typer.Option(formats=["%Y-%m-%d"], help="Last day, YYYY-MM-DD."),
+    ] = None,
+    replace: Annotated[
+        bool, typer.Option("--replace", help="Replace an existing file.")
+    ] = False,
 ) -> None:
     """Allow a directory as a target. For administrators and owners.
 
@@ -57,7 +72,14 @@ def allow(
     try:
         marker = processes.call_in_time(
             path,
-            partial(permission.allow, path, tuple(user or ()), tuple(group or ()), last, replace),
+            partial(
+                permission.allow,
+                path,
+                tuple(user or ()),
+                tuple(group or ()),
+                last,
+                replace,
+            ),
         )
     except OSError as error:
         warn(str(error))
@@ -67,7 +89,9 @@ def allow(
     typer.echo(visible_lines(marker.to_yaml()), nl=False)
     if strangers := permission.unknown(marker):
         names = ", ".join(strangers)
-        warn(f"{names}: not known on this host; if that is a slip, write it anew with --replace")
+        warn(
+            f"{names}: not known on this host; if that is a slip, write it anew with --replace"
+        )
     say(f"iogauge writes below {path}/iogauge and nowhere else. Undo: rm {file}")
 
 
@@ -75,4 +99,8 @@ def show_paths() -> None:
     """Print the variables with which ReFrame finds sites and checks: eval "$(iogauge site paths)"."""
     paths = {"RFM_CONFIG_PATH": "site-configs", "RFM_CHECK_SEARCH_PATH": "checks"}
     for variable, folder in paths.items():
-        typer.echo(visible_lines(f"export {variable}={shlex.quote(str(project_root() / folder))}"))
+        typer.echo(
+            visible_lines(
+                f"export {variable}={shlex.quote(str(project_root() / folder))}"
+            )
+        )

@@ -37,7 +37,9 @@ def complaint(done: subprocess.CompletedProcess[str]) -> str:
 
 
 def output(
-    *words: str, seconds: float | None = None, environment: Mapping[str, str] | None = None
+    *words: str,
+    seconds: float | None = None,
+    environment: Mapping[str, str] | None = None,
 ) -> str:
     """Return what a program prints; raises OSError with its complaint if it fails or is late."""
     done = run(*words, seconds=seconds, environment=environment)

@@ -85,7 +85,9 @@ def state_dir() -> Path:
     """
     home = os.environ.get("IOGAUGE_HOME")
     if home and not home.startswith("/"):
-        raise SystemExit(f"iogauge: IOGAUGE_HOME is {home!r}: expected an absolute path")
+        raise SystemExit(
+            f"iogauge: IOGAUGE_HOME is {home!r}: expected an absolute path"
+        )
     if home:
         return Path(home)
     own = project_root() / ".iogauge"
@@ -94,7 +96,10 @@ def state_dir() -> Path:
     ):
         return own
     state = os.environ.get("XDG_STATE_HOME", "")
-    return Path(state if state.startswith("/") else Path.home() / ".local/state") / "iogauge"
+    return (
+        Path(state if state.startswith("/") else Path.home() / ".local/state")
+        / "iogauge"
+    )
 
 
 def history_dir() -> Path:
@@ -126,7 +131,9 @@ def written_beside(
     The file is removed in the end if it still has this name. The umask narrows ``mode``. ``sync``
     flushes the content to disk. Raises OSError.
     """
-    scratch = f"{os.fspath(path)}.{os.uname().nodename}.{os.getpid()}.{os.urandom(4).hex()}"
+    scratch = (
+        f"{os.fspath(path)}.{os.uname().nodename}.{os.getpid()}.{os.urandom(4).hex()}"
+    )
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     fd = os.open(scratch, flags, mode, dir_fd=dir_fd)
     try:

@@ -72,7 +72,9 @@ def runs(process: object) -> bool:
     match process:
         case [int(pid), int(start)] if 0 < pid < 1 << 31:
             try:
-                os.kill(pid, 0)  # unlike /proc, this sees other users' processes on every mount
+                os.kill(
+                    pid, 0
+                )  # unlike /proc, this sees other users' processes on every mount
             except ProcessLookupError:
                 return False
             except PermissionError:
@@ -110,13 +112,17 @@ def marked(wanted: bytes) -> dict[int, str]:
             if entry.stat().st_uid != os.getuid():
                 continue
             environment = (entry / "environ").read_bytes()
-            if wanted not in environment:  # most are not of the case, and a search takes no time
+            if (
+                wanted not in environment
+            ):  # most are not of the case, and a search takes no time
                 continue
             words = environment.split(b"\0")
             if _KEEPER not in words and any(
                 word == wanted or word.startswith(wanted + b"/") for word in words
             ):
-                programs[int(entry.name)] = (entry / "comm").read_text(errors="replace").strip()
+                programs[int(entry.name)] = (
+                    (entry / "comm").read_text(errors="replace").strip()
+                )
     return {pid: program for pid, program in programs.items() if started(pid)}
 
 
@@ -185,7 +191,11 @@ class Fork:
         Meanwhile it is told what tells this process alone to end. What this process ignores stays ignored.
         """
         numbers = (signal.SIGTERM, signal.SIGHUP)
-        before = {n: old for n in numbers if (old := signal.getsignal(n)) is not signal.SIG_IGN}
+        before = {
+            n: old
+            for n in numbers
+            if (old := signal.getsignal(n)) is not signal.SIG_IGN
+        }
         try:
             for number in before:
                 signal.signal(number, lambda number, _: os.kill(self._pid, number))
@@ -202,7 +212,10 @@ class Fork:
 
     @classmethod
     def printed(
-        cls, main: Callable[[], object], words: Sequence[str], environment: Mapping[str, str]
+        cls,
+        main: Callable[[], object],
+        words: Sequence[str],
+        environment: Mapping[str, str],
     ) -> tuple[int, str, str]:
         """Run a program to its end; return its exit status, its output and its errors."""
         from tempfile import TemporaryFile  # no agent pays for it
@@ -248,7 +261,9 @@ def _end_after(work: Callable[[], object]) -> None:
         try:
             sys.exit(work())  # type: ignore[arg-type]
         except SystemExit as end:
-            status = end.code if isinstance(end.code, int) else int(end.code is not None)
+            status = (
+                end.code if isinstance(end.code, int) else int(end.code is not None)
+            )
             if isinstance(end.code, str):
                 print(visible_lines(end.code), file=sys.stderr)
         except BaseException:
@@ -329,7 +344,9 @@ def _silence_s(place: str) -> float:
     return float(text)
 
 
-def call_in_time(place: str, work: Callable[[], _T], seconds: float | None = None) -> _T:
+def call_in_time(
+    place: str, work: Callable[[], _T], seconds: float | None = None
+) -> _T:
     """Return the result of ``work``, run in a child process: :func:`watch` without progress."""
     return watch(place, lambda _: work(), lambda _: None, seconds)
 
@@ -347,7 +364,9 @@ def watch(
     if possible. Without ``seconds``, IOGAUGE_SILENCE_S or :data:`SILENCE_S` applies. Results and
     exceptions must be plain data.
     """
-    from multiprocessing.connection import Pipe  # most commands of the agent call nothing
+    from multiprocessing.connection import (
+        Pipe,
+    )  # most commands of the agent call nothing
 
     if seconds is None:
         seconds = _silence_s(place)

@@ -15,16 +15,26 @@ from datetime import datetime, timedelta, timezone
 from statistics import median
 from typing import Final
 
-_DECIMAL: Final = {"": 1, "k": 10**3, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "P": 10**15}
+_DECIMAL: Final = {
+    "": 1,
+    "k": 10**3,
+    "K": 10**3,
+    "M": 10**6,
+    "G": 10**9,
+    "T": 10**12,
+    "P": 10**15,
+}
 _BINARY: Final = {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40, "Pi": 2**50}
 
 #: Bytes in each unit of size.
-SIZE_UNITS: Final[dict[str, int]] = {f"{p}B": f for p, f in (_DECIMAL | _BINARY).items()}
+SIZE_UNITS: Final[dict[str, int]] = {
+    f"{p}B": f for p, f in (_DECIMAL | _BINARY).items()
+}
 
 #: Bytes per second in each unit of bandwidth; network rates are in bits.
-BANDWIDTH_UNITS: Final[dict[str, float]] = {f"{u}/s": float(f) for u, f in SIZE_UNITS.items()} | {
-    f"{p}bit/s": f / 8 for p, f in _DECIMAL.items()
-}
+BANDWIDTH_UNITS: Final[dict[str, float]] = {
+    f"{u}/s": float(f) for u, f in SIZE_UNITS.items()
+} | {f"{p}bit/s": f / 8 for p, f in _DECIMAL.items()}
 
 #: Operations per second in each unit of operation rate.
 OPERATION_UNITS: Final[dict[str, float]] = {"ops/s": 1.0, "kops/s": 1e3}
@@ -48,7 +58,9 @@ DIMENSIONS: Final[dict[str, dict[str, float]]] = {
     "score": {"points": 1.0},
 }
 
-_QUANTITY = re.compile(r"\s*([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*([A-Za-z%/]*)\s*")
+_QUANTITY = re.compile(
+    r"\s*([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*([A-Za-z%/]*)\s*"
+)
 
 #: Parts of a name: a number with its unit of size, or what is no number.
 _PARTS = re.compile(r"(\d{1,18})([KMGTP]iB)?|(\D+)")
@@ -58,8 +70,12 @@ class UnitError(ValueError):
     """Text is not a quantity, or its unit does not fit. The message says what is allowed."""
 
 
-def _parse(text: str | float | int, units: dict[str, float], what: str, example: str) -> float:
-    match = _QUANTITY.fullmatch(text) if isinstance(text, str) and len(text) < 100 else None
+def _parse(
+    text: str | float | int, units: dict[str, float], what: str, example: str
+) -> float:
+    match = (
+        _QUANTITY.fullmatch(text) if isinstance(text, str) and len(text) < 100 else None
+    )
     if match is None or match[2] not in units:
         allowed = ", ".join(units)
         raise UnitError(
@@ -94,7 +110,11 @@ def parse_fraction(text: str | float | int) -> float:
     """Return the fraction of ``'85 %'`` (0.85), or a plain number between 0 and 1."""
     if isinstance(text, bool) or not isinstance(text, (str, int, float)):
         raise UnitError(f"{text!r} is not a share: write '85 %' or 0.85")
-    value = _parse(text, {"%": 0.01, "": 1.0}, "share", "85 %") if isinstance(text, str) else text
+    value = (
+        _parse(text, {"%": 0.01, "": 1.0}, "share", "85 %")
+        if isinstance(text, str)
+        else text
+    )
     if not 0 <= value <= 1:
         raise UnitError(f"{text!r} is not a share: it must lie between 0 % and 100 %")
     return float(value)
@@ -114,7 +134,9 @@ def convert(value: float, unit: str, to: str) -> float:
     if unit == to:
         return value
     if dimension(unit) != dimension(to):
-        raise UnitError(f"cannot convert {unit} ({dimension(unit)}) to {to} ({dimension(to)})")
+        raise UnitError(
+            f"cannot convert {unit} ({dimension(unit)}) to {to} ({dimension(to)})"
+        )
     units = DIMENSIONS[dimension(unit)]
     return value * units[unit] / units[to]
 
@@ -157,7 +179,9 @@ def duration(seconds: float) -> str:
     if seconds < 120:
         return f"{seconds:.0f} s"
     minutes = round(seconds / 60)
-    return f"{minutes} min" if minutes < 120 else f"{minutes // 60} h {minutes % 60} min"
+    return (
+        f"{minutes} min" if minutes < 120 else f"{minutes // 60} h {minutes % 60} min"
+    )
 
 
 def format_value(value: float) -> str:
@@ -202,5 +226,7 @@ def moment(text: str, *, end: bool = False) -> datetime:
         zone = time.tzinfo or timezone.utc
         return time.replace(tzinfo=zone).astimezone(timezone.utc)
     except (ValueError, OverflowError) as error:
-        message = f"{text!r} is no time: expected 2027-03-31, 2027-03-31T12:00, 12h, 7d or 4w"
+        message = (
+            f"{text!r} is no time: expected 2027-03-31, 2027-03-31T12:00, 12h, 7d or 4w"
+        )
         raise ValueError(message) from error

@@ -54,7 +54,9 @@ def open_file(path: str | os.PathLike[str], limit: int = LIMIT_BYTES) -> BinaryI
     try:
         info = os.fstat(fd)
         if stat.S_ISDIR(info.st_mode):
-            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), os.fspath(path))
+            raise IsADirectoryError(
+                errno.EISDIR, os.strerror(errno.EISDIR), os.fspath(path)
+            )
         if not stat.S_ISREG(info.st_mode):
             raise OSError(errno.EINVAL, "not a regular file", os.fspath(path))
         if info.st_size > limit:
@@ -141,7 +143,7 @@ def _hints(kind: type) -> dict[str, Any]:
     return typing.get_type_hints(kind)
 
 
-def build(kind: Any, value: Any, where: str = "") -> Any:
+def build(kind: Any, value: Any, where: str = "") -> Any:  # noqa: C901
     """Build a value of a type from JSON data; raises TypeError that names the wrong part.
 
     ``kind`` may be str, bool, int (64 bits), float (finite), None, a union, or a Literal or Enum of
@@ -172,10 +174,17 @@ def build(kind: Any, value: Any, where: str = "") -> Any:
         kinds = [inner[0]] * len(value) if inner[1:] == (...,) else list(inner)
         if len(kinds) == len(value):
             numbered = enumerate(zip(kinds, value, strict=True))
-            return tuple(build(member, item, f"{where}[{n}]") for n, (member, item) in numbered)
-    elif isinstance(origin, type) and issubclass(origin, Mapping) and isinstance(value, Mapping):
+            return tuple(
+                build(member, item, f"{where}[{n}]") for n, (member, item) in numbered
+            )
+    elif (
+        isinstance(origin, type)
+        and issubclass(origin, Mapping)
+        and isinstance(value, Mapping)
+    ):
         return {
-            build(inner[0], k, where): build(inner[1], v, f"{where}.{k}") for k, v in value.items()
+            build(inner[0], k, where): build(inner[1], v, f"{where}.{k}")
+            for k, v in value.items()
         }
     elif is_dataclass(kind) and isinstance(kind, type) and isinstance(value, Mapping):
         return _build_dataclass(kind, value, where)
@@ -198,7 +207,12 @@ def _build_dataclass(kind: type, value: Mapping[Any, Any], where: str) -> Any:
         raise TypeError(f"{where or kind.__name__}: the key {wrong[0]!r} is missing")
     if wrong := [str(name) for name in value if name not in names]:
         raise TypeError(f"{where or kind.__name__} has no key {wrong[0][:80]!r}")
-    return kind(**{n: build(_hints(kind)[n], value[n], f"{where}.{n}".lstrip(".")) for n in names})
+    return kind(
+        **{
+            n: build(_hints(kind)[n], value[n], f"{where}.{n}".lstrip("."))
+            for n in names
+        }
+    )
 
 
 class Plain:
@@ -239,7 +253,9 @@ class Form:
         """
         if not isinstance(values, Mapping):
             found = reprlib.repr(values)
-            raise TypeError(f"{where.rstrip('.') or 'the record'} is {found}: expected an object")
+            raise TypeError(
+                f"{where.rstrip('.') or 'the record'} is {found}: expected an object"
+            )
         form: Any = cls
         keys, hints, given = _keys(form), _hints(form), {}
         for name, one in keys.items():
@@ -260,8 +276,13 @@ class Form:
         form: Any = type(self)
         values = {name: getattr(self, one.name) for name, one in _keys(form).items()}
         left = {name for name, one in _keys(form).items() if "left out" in one.metadata}
-        order = self.order or [n for n in values if n not in left or values[n] is not None]
-        return {name: _plain(values[name] if name in values else self.more[name]) for name in order}
+        order = self.order or [
+            n for n in values if n not in left or values[n] is not None
+        ]
+        return {
+            name: _plain(values[name] if name in values else self.more[name])
+            for name in order
+        }
 
 
 @functools.lru_cache(maxsize=64)

@@ -51,11 +51,17 @@ def _count(node: yaml.Node, counts: dict[int, int]) -> int:
             _LIMIT_VALUES  # for as long as it is being counted: it would contain itself
         )
         inner = node.value if isinstance(node, yaml.CollectionNode) else []
-        parts = [part for item in inner for part in (item if isinstance(item, tuple) else (item,))]
+        parts = [
+            part
+            for item in inner
+            for part in (item if isinstance(item, tuple) else (item,))
+        ]
         counts[id(node)] = 1 + sum(_count(part, counts) for part in parts)
         if counts[id(node)] > _LIMIT_VALUES:
             problem = f"more than {_LIMIT_VALUES} values, with aliases written out"
-            raise yaml.constructor.ConstructorError(None, None, problem, node.start_mark)
+            raise yaml.constructor.ConstructorError(
+                None, None, problem, node.start_mark
+            )
     return counts[id(node)]
 
 
@@ -71,7 +77,10 @@ def _mapping(loader: _Loader, node: yaml.MappingNode) -> dict[Any, Any]:
             )
         if key in keys:
             raise yaml.constructor.ConstructorError(
-                None, None, f"key {key!r} stands here a second time", key_node.start_mark
+                None,
+                None,
+                f"key {key!r} stands here a second time",
+                key_node.start_mark,
             )
         keys.add(key)
     loader.flatten_mapping(node)
@@ -79,12 +88,18 @@ def _mapping(loader: _Loader, node: yaml.MappingNode) -> dict[Any, Any]:
 
 
 #: Numbers that YAML 1.1 reads as others than they look like: octal, in base 60, a thousand that is one.
-_UNLIKE: Final = re.compile(r"[-+]?(0[0-9_]+|[0-9_]+(:[0-5]?[0-9])+|[1-9][0-9]{0,2}(\.[0-9]{2}0)+)")
+_UNLIKE: Final = re.compile(
+    r"[-+]?(0[0-9_]+|[0-9_]+(:[0-5]?[0-9])+|[1-9][0-9]{0,2}(\.[0-9]{2}0)+)"
+)
 
 
 def _number(loader: _Loader, node: yaml.ScalarNode) -> int | float:
     of_integer = node.tag.endswith("int")
-    value = loader.construct_yaml_int(node) if of_integer else loader.construct_yaml_float(node)
+    value = (
+        loader.construct_yaml_int(node)
+        if of_integer
+        else loader.construct_yaml_float(node)
+    )
     if _UNLIKE.fullmatch(node.value):
         problem = f"{node.value} is read as {value:g}. Write {value:g} if you mean it, else the other number in full"
         raise yaml.constructor.ConstructorError(None, None, problem, node.start_mark)
@@ -118,7 +133,9 @@ def parse(text: str, name: str) -> Any:
         problem = error.problem or "not YAML"
         if not isinstance(error, yaml.constructor.ConstructorError):
             # No mark counts the byte order mark, and what is missing at the end has a line of its own.
-            found = text.removeprefix("\ufeff")[mark.index : mark.index + 1] if mark else ""
+            found = (
+                text.removeprefix("\ufeff")[mark.index : mark.index + 1] if mark else ""
+            )
             problem = _advised(problem, found)
             line = line and min(line, text.count("\n") + (not text.endswith("\n")))
         raise YamlError(name, problem, line) from error
@@ -167,7 +184,11 @@ class Mistake:
 
     def __str__(self) -> str:
         place = f"{self.file}:{self.line}" if self.line else self.file
-        said = f"found {self.found}; allowed: {self.allowed}" if self.allowed else self.found
+        said = (
+            f"found {self.found}; allowed: {self.allowed}"
+            if self.allowed
+            else self.found
+        )
         return ": ".join(filter(None, (place, self.key, said)))
 
 

@@ -62,7 +62,9 @@ def collect(
         opened = _opened(stage, owner, ending)
         first = (opened.view,) if opened.view else ()
         if opened.refused or opened.occupied:
-            return Evidence(views=first, refused=opened.refused, occupied=opened.occupied)
+            return Evidence(
+                views=first, refused=opened.refused, occupied=opened.occupied
+            )
 
         # How its phases ended.
         runs = files.parse_runs(stage_text(stage / files.RUNS, "phases"))
@@ -128,10 +130,14 @@ def _explained(stage: Path, plan: CasePlan) -> Iterator[None]:
 _FAILED: Final = re.compile(r"(?i:error)|No such file|not found|denied")
 
 
-def _opened(stage: Path, owner: tuple[str, str] | None, ending: Sequence[str]) -> Opened:
+def _opened(
+    stage: Path, owner: tuple[str, str] | None, ending: Sequence[str]
+) -> Opened:
     """Return the agent's look before the first write; raises :class:`ToolOutputError`."""
     try:
-        opened = Opened.from_json(untrusted.parse_json(stage_text(stage / files.OPENED, "open")))
+        opened = Opened.from_json(
+            untrusted.parse_json(stage_text(stage / files.OPENED, "open"))
+        )
     except (ToolOutputError, ValueError, TypeError) as error:
         ended: list[str] = []
         with contextlib.suppress(ToolOutputError):
@@ -145,7 +151,9 @@ def _opened(stage: Path, owner: tuple[str, str] | None, ending: Sequence[str]) -
         ) from error
     holder = (opened.session, opened.case)
     if owner is not None and holder != owner:
-        raise ToolOutputError(f"the stage directory holds the case {holder}, expected {owner}")
+        raise ToolOutputError(
+            f"the stage directory holds the case {holder}, expected {owner}"
+        )
     if opened.failed:
         raise ToolOutputError(f"nothing was measured: {opened.failed}")
     return opened
@@ -195,7 +203,9 @@ def _reading(what: str, expected: str) -> Iterator[None]:
         raise ToolOutputError(f"{what}: not {expected}: {error}") from error
 
 
-def _answers(noted: Noted, what: str, expected: str, read: Callable[[Any], T]) -> dict[str, T]:
+def _answers(
+    noted: Noted, what: str, expected: str, read: Callable[[Any], T]
+) -> dict[str, T]:
     """Return what each node answered, as it is read; raises :class:`ToolOutputError` for the answer of another node."""
     answers = noted.by_host(what)
     for host, answer in answers.items():
@@ -204,7 +214,9 @@ def _answers(noted: Noted, what: str, expected: str, read: Callable[[Any], T]) -
                 f"{what}: {host} answered a {type(answer).__name__}: expected an object"
             )
         if answer.get("host", host) != host:
-            raise ToolOutputError(f"{what}: {host} gave the answer of {str(answer['host'])[:80]!r}")
+            raise ToolOutputError(
+                f"{what}: {host} gave the answer of {str(answer['host'])[:80]!r}"
+            )
     with _reading(what, expected):
         return {host: read(answer) for host, answer in answers.items()}
 
@@ -215,7 +227,9 @@ def _views(noted: Noted, plan: CasePlan, opened: Opened) -> tuple[View, ...]:
         return (opened.view,) if opened.view else ()
     views = _answers(noted, files.VIEW, "a view of the target", View.from_json)
     if len(views) != plan.nodes:
-        raise ToolOutputError(f"{len(views)} node(s) looked at the target, {plan.nodes} expected")
+        raise ToolOutputError(
+            f"{len(views)} node(s) looked at the target, {plan.nodes} expected"
+        )
     return tuple(views.values())
 
 
@@ -242,7 +256,9 @@ def _facts(
                     looks[run.name].append(load)
                     booted = clock.epoch - run.ended, clock.epoch - run.started
                     clocks.append(ClockSeen(*booted, clock.utc_offset))
-                    versions[load.host] = untrusted.build(Mapping[str, str], answer["versions"])
+                    versions[load.host] = untrusted.build(
+                        Mapping[str, str], answer["versions"]
+                    )
     start, before, after = (looks[out] for out in files.FACTS)
     return {
         "nodes": tuple(merge(facts) for facts in prints.values()),
@@ -255,7 +271,9 @@ def _facts(
 
 def _too_old(noted: Noted, plan: CasePlan) -> str:
     """Return why the version of the tool that the first look found will not do; empty if it will."""
-    of_files = any("metadata" in (phase.access.direction, phase.beside) for phase in plan.phases)
+    of_files = any(
+        "metadata" in (phase.access.direction, phase.beside) for phase in plan.phases
+    )
     feature = FIO_METADATA if plan.tool == FIO and of_files else plan.tool
     with contextlib.suppress(ToolOutputError, TypeError, KeyError):
         for answer in _answers(noted, files.FACTS[0], "facts", dict).values():
@@ -274,7 +292,9 @@ def _of_tool(tool: str, answer: object) -> Mapping[str, Value]:
 
 def _lost(noted: Noted) -> str:
     """Return why the job may not have held the target's lock throughout; empty if it did."""
-    killed = "what kept the lock of the target for this case was killed before it could tell"
+    killed = (
+        "what kept the lock of the target for this case was killed before it could tell"
+    )
     told: list[str] = [killed, *(text for _, _, text in noted.each(seen.LOST, str))]
     return told[-1]
 
@@ -312,7 +332,9 @@ def _striping(noted: Noted, plan: CasePlan) -> tuple[Striping, ...]:
 
 
 def _samples(noted: Noted) -> tuple[Sample, ...]:
-    blocks = _once(noted, seen.CONTENTS, Sample.from_json, lambda one: (one.after, one.repetition))
+    blocks = _once(
+        noted, seen.CONTENTS, Sample.from_json, lambda one: (one.after, one.repetition)
+    )
     return tuple(blocks.values())
 
 
@@ -330,7 +352,9 @@ def _placed(noted: Noted, repetition: int) -> Mapping[str, int]:
     return answers[0]
 
 
-def _servers(noted: Noted, plan: CasePlan, runs: Sequence[PhaseRun]) -> Mapping[str, Any]:
+def _servers(
+    noted: Noted, plan: CasePlan, runs: Sequence[PhaseRun]
+) -> Mapping[str, Any]:
     """Return the servers' series in each execution, as the record keeps them, if the site's sources were asked."""
     if not any(noted.each(seen.SERVERS)):
         return {}
@@ -357,15 +381,24 @@ def _outputs(
     """
     told, asked = witness.witnesses(noted), noted.instants(seen.ASKED)
     servers = (
-        {ost_name(one.index): one.server for one in view.targets if one.server} if view else {}
+        {ost_name(one.index): one.server for one in view.targets if one.server}
+        if view
+        else {}
     )
     judged: dict[str, list[ToolOutput]] = {phase.name: [] for phase in plan.phases}
     cold: dict[str, list[ToolOutput]] = {phase.name: [] for phase in plan.repeat}
-    emptied: dict[str, list[Eviction]] = {p.name: [] for p in plan.phases if p.access.evict}
-    testimony: dict[str, list[Testimony]] = {p.name: [] for p in plan.phases if p.witnessed}
+    emptied: dict[str, list[Eviction]] = {
+        p.name: [] for p in plan.phases if p.access.evict
+    }
+    testimony: dict[str, list[Testimony]] = {
+        p.name: [] for p in plan.phases if p.witnessed
+    }
     for repetition, phase in executions(plan):
         warm_up = repetition == 0 and phase.name in cold
-        run = next((r for r in runs if (r.repetition, r.name) == (repetition, phase.name)), None)
+        run = next(
+            (r for r in runs if (r.repetition, r.name) == (repetition, phase.name)),
+            None,
+        )
         heard = witness.hear(plan, phase, repetition, run, told, asked)
         output = _output(stage, phase, repetition, run, heard, noted, servers)
         for part in [phase, *(p for p in plan.repeat if p.within == phase.name)]:
@@ -375,9 +408,19 @@ def _outputs(
                 testimony[part.name].append(heard)
         if phase.access.evict and not warm_up:
             stem = files.evict_stem(phase.name, repetition)
-            emptied[phase.name] += _answers(noted, stem, "an eviction", Eviction.from_json).values()
-    named = {"outputs": judged, "cold": cold, "evictions": emptied, "testimony": testimony}
-    return {what: {n: tuple(each) for n, each in found.items()} for what, found in named.items()}  # type: ignore[attr-defined]
+            emptied[phase.name] += _answers(
+                noted, stem, "an eviction", Eviction.from_json
+            ).values()
+    named = {
+        "outputs": judged,
+        "cold": cold,
+        "evictions": emptied,
+        "testimony": testimony,
+    }
+    frozen = {}
+    for what, by_phase in named.items():
+        frozen[what] = {n: tuple(each) for n, each in by_phase.items()}  # type: ignore[attr-defined]
+    return frozen
 
 
 def _output(
@@ -428,6 +471,8 @@ def _bindings(stage: Path, plan: CasePlan) -> tuple[Binding, ...]:
     for repetition, phase in executions(plan):
         if repetition > 0 and phase.launch == "tasks":
             with contextlib.suppress(ToolOutputError):
-                said = stage_text(stage / files.complaints_file(phase.name, repetition), "")
+                said = stage_text(
+                    stage / files.complaints_file(phase.name, repetition), ""
+                )
                 return tuple(parse_bindings(said))
     return ()

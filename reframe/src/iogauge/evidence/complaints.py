@@ -148,19 +148,28 @@ def launcher_cause(lines: Sequence[str]) -> str:
 def launcher_ended(lines: Sequence[str]) -> str:
     """Return what a launcher says of a tool that failed; empty if it says nothing."""
     found = next((p for p in _paragraphs(lines) if _RAN.match(p.lstrip("= "))), "")
-    signal = re.search("YOUR APPLICATION TERMINATED WITH THE EXIT STRING: .*?\\)", found)
+    signal = re.search(
+        "YOUR APPLICATION TERMINATED WITH THE EXIT STRING: .*?\\)", found
+    )
     return signal[0] if signal else found
 
 
 def _causes(lines: Sequence[str]) -> Iterator[str]:
     yield from (line for line in lines if _UNKNOWN_MANAGER.fullmatch(line))
     paragraphs = list(_paragraphs(lines))
-    causes = [n for n, p in enumerate(paragraphs) if any(re.match(begins, p) for begins in _CAUSES)]
+    causes = [
+        n
+        for n, p in enumerate(paragraphs)
+        if any(re.match(begins, p) for begins in _CAUSES)
+    ]
     if causes or any(_HYDRA.match(line) for line in lines):
         yield from (line for line in lines if _SSH.fullmatch(line))
     for number in causes:
         # What follows a colon is a name; names may also stand in paragraphs of their own.
-        sentence, after = _GUESSES.split(paragraphs[number])[0], paragraphs[number + 1 :]
+        sentence, after = (
+            _GUESSES.split(paragraphs[number])[0],
+            paragraphs[number + 1 :],
+        )
         named = list(itertools.takewhile(re.compile(r"\w+: \S+").fullmatch, after))
         yield " ".join([sentence, *(after[:1] if sentence.endswith(":") else named)])
     for line in lines:
@@ -169,7 +178,9 @@ def _causes(lines: Sequence[str]) -> Iterator[str]:
         elif _SRUN.fullmatch(line):
             yield line
     stack = [line for line in lines if re.match(r"\w+\(\d+\)\.*: ", line)]
-    yield from (" ".join([line, *stack[-1:]]) for line in lines if _NOT_BEGUN.fullmatch(line))
+    yield from (
+        " ".join([line, *stack[-1:]]) for line in lines if _NOT_BEGUN.fullmatch(line)
+    )
 
 
 def _paragraphs(lines: Sequence[str]) -> Iterator[str]:
@@ -199,7 +210,15 @@ _LIMIT: Final = {
 
 #: A scheduler's states of jobs that it ended by itself; their exit status may be 0.
 ENDED_BY_SCHEDULER: Final = frozenset(
-    ("BOOT_FAIL", "CANCELLED", "DEADLINE", "NODE_FAIL", "OUT_OF_MEMORY", "PREEMPTED", "TIMEOUT")
+    (
+        "BOOT_FAIL",
+        "CANCELLED",
+        "DEADLINE",
+        "NODE_FAIL",
+        "OUT_OF_MEMORY",
+        "PREEMPTED",
+        "TIMEOUT",
+    )
 )
 
 
@@ -218,7 +237,10 @@ def refused_by_node(stage: Path, runs: Sequence[PhaseRun]) -> tuple[str, ...]:
     """Return why nodes refused the case before the first byte, after the first node had opened it."""
     steps = (VIEW, SPREAD, STRIPE_DIRECTORY, FILL)
     failed = [run for run in runs if run.status != 0 and run.name in steps]
-    texts = [stage_text(stage / complaints_file(r.name, r.repetition), r.name) for r in failed]
+    texts = [
+        stage_text(stage / complaints_file(r.name, r.repetition), r.name)
+        for r in failed
+    ]
     said = [line for text in texts for line in text.splitlines()]
     return tuple(line.partition(REFUSAL)[2] for line in said if REFUSAL in line)
 
@@ -227,7 +249,9 @@ def stage_text(path: Path, what: str) -> str:
     try:
         return untrusted.read_text(path)
     except OSError as error:
-        raise ToolOutputError(f"{what}: no output: {path.name}: {error.strerror}") from error
+        raise ToolOutputError(
+            f"{what}: no output: {path.name}: {error.strerror}"
+        ) from error
 
 
 #: Texts that a tool leaves in its folder, and the most of them that are read.
@@ -240,7 +264,9 @@ def stage_folder(folder: Path, what: str) -> dict[str, str]:
     try:
         files = sorted(file for file in folder.iterdir() if file.suffix in _TEXTS)
     except OSError as error:
-        raise ToolOutputError(f"{what}: no output: {folder.name}: {error.strerror}") from error
+        raise ToolOutputError(
+            f"{what}: no output: {folder.name}: {error.strerror}"
+        ) from error
     if len(files) > _MOST_TEXTS:
         raise ToolOutputError(
             f"{what}: {len(files)} texts in {folder.name}, expected {_MOST_TEXTS} at most"
@@ -274,7 +300,9 @@ def telling_line(stage: Path, run: PhaseRun, on_lustre: bool = False) -> str:
             text = untrusted.read_text(stage / file)
         except OSError:
             continue
-        if file.endswith(".json"):  # fio complains before the results, or only gives a number
+        if file.endswith(
+            ".json"
+        ):  # fio complains before the results, or only gives a number
             errors = (int(number) for number in _FIO_ERROR.findall(text))
             more = "".join(f"error {n}: {os.strerror(n)}\n" for n in errors)
             text = text.partition("{")[0] + more
@@ -296,8 +324,14 @@ def telling_line(stage: Path, run: PhaseRun, on_lustre: bool = False) -> str:
 
 def _telling(texts: Sequence[Sequence[str]]) -> Iterator[str]:
     """Yield the lines that may explain a failure, the best one first."""
-    managed = not any(_UNKNOWN_MANAGER.fullmatch(line) for text in texts for line in text)
-    of_tool = [[line for line in text if not _OF_LIBRARY.match(line)] for text in texts if managed]
+    managed = not any(
+        _UNKNOWN_MANAGER.fullmatch(line) for text in texts for line in text
+    )
+    of_tool = [
+        [line for line in text if not _OF_LIBRARY.match(line)]
+        for text in texts
+        if managed
+    ]
     yield from _errors(of_tool)
     yield from (launcher_cause(text)[:500] for text in texts)
     yield from _errors(texts)
@@ -315,7 +349,9 @@ def _telling(texts: Sequence[Sequence[str]]) -> Iterator[str]:
 def _errors(texts: Sequence[Sequence[str]]) -> Iterator[str]:
     """Yield the lines with an error of the system, then those that IOR and mdtest mark as errors."""
     lines = [line for text in texts for line in text if line.strip(" -")]
-    yield from (line[:300] for line in lines if any(error in line for error in _SYSTEM_ERRORS))
+    yield from (
+        line[:300] for line in lines if any(error in line for error in _SYSTEM_ERRORS)
+    )
     yield from (line[:300] for line in lines if _TOOL_ERROR.search(line))
 
 
@@ -339,10 +375,15 @@ def mismatch(stage: Path, plan: CasePlan, runs: Sequence[PhaseRun]) -> str:
             continue
         # MPI-IO goes on after a write that the kernel refused; its library tells why.
         told = telling_line(stage, failed[phase.name])
-        why = f"; also: {told}" if any(error in told for error in _SYSTEM_ERRORS) else ""
+        why = (
+            f"; also: {told}" if any(error in told for error in _SYSTEM_ERRORS) else ""
+        )
         files = [complaints_file(phase.name, 0), printed_file(phase.name, 0)]
         # What fio's servers say stands before the results.
-        for name in [*files, *([phase.output.replace(REP, "0")] if phase.output else [])]:
+        for name in [
+            *files,
+            *([phase.output.replace(REP, "0")] if phase.output else []),
+        ]:
             with contextlib.suppress(ToolOutputError):
                 for line in stage_text(stage / name, phase.name).splitlines():
                     if re.search(phase.verifies.complaint, line):

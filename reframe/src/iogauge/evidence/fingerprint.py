@@ -55,14 +55,20 @@ def normalise(command: str, session: str = "") -> str:
     words = [os.path.basename(word) if n == 0 else word for n, word in enumerate(words)]
     pairs = (word.partition("=") for word in words)
     return shlex.join(
-        f"{name}=***" if equals and SECRET.search(name.lstrip("-")) else f"{name}{equals}{value}"
+        f"{name}=***"
+        if equals and SECRET.search(name.lstrip("-"))
+        else f"{name}{equals}{value}"
         for name, equals, value in pairs
     )
 
 
 def fold(hosts: Sequence[str]) -> str:
     """Return the host names, each once and sorted, with runs of numbers folded: ``n[1-3,7]``."""
-    from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet, NodeSetException  # for cases alone
+    from ClusterShell.NodeSet import (
+        RESOLVER_NOGROUP,
+        NodeSet,
+        NodeSetException,
+    )  # for cases alone
 
     try:
         return str(NodeSet.fromlist(hosts, resolver=RESOLVER_NOGROUP))
@@ -84,7 +90,9 @@ def unanswered(fingerprint: Mapping[str, Value]) -> tuple[str, ...]:
 
     A client of Lustre always knows its version: a record of before without it had no answer.
     """
-    patterns = [p for key in _UNANSWERED.keys() & fingerprint.keys() for p in _UNANSWERED[key]]
+    patterns = [
+        p for key in _UNANSWERED.keys() & fingerprint.keys() for p in _UNANSWERED[key]
+    ]
     if fingerprint.get("mount.type") == "lustre" and "lustre.client" not in fingerprint:
         patterns += PROBES["lustre"][1]
     return tuple(dict.fromkeys(sorted(patterns)))
@@ -111,7 +119,9 @@ def _differences(
     old: Mapping[str, Value], new: Mapping[str, Value]
 ) -> list[tuple[str, Value | None, Value | None]]:
     return [
-        (key, old.get(key), new.get(key)) for key in {**old, **new} if old.get(key) != new.get(key)
+        (key, old.get(key), new.get(key))
+        for key in {**old, **new}
+        if old.get(key) != new.get(key)
     ]
 
 
@@ -139,7 +149,9 @@ def changed(
         for change in _differences(old, new)
         if not (None in change[1:] and _fits(change[0], unknown))
     ]
-    return sorted(changes, key=lambda change: (not _fits(change[0], starred()), change[0]))
+    return sorted(
+        changes, key=lambda change: (not _fits(change[0], starred()), change[0])
+    )
 
 
 def merge(nodes: Sequence[Mapping[str, Value]]) -> Fingerprint:
@@ -158,8 +170,12 @@ def merge(nodes: Sequence[Mapping[str, Value]]) -> Fingerprint:
     def joined(values: Sequence[Value]) -> Value:
         texts = sorted(map(str, values))
         more = texts[_DISTINCT:]
-        rest = [f"and {len(more)} more ({text_digest(' | '.join(more))})"] if more else []
-        return values[0] if len(values) == 1 else " | ".join([*texts[:_DISTINCT], *rest])
+        rest = (
+            [f"and {len(more)} more ({text_digest(' | '.join(more))})"] if more else []
+        )
+        return (
+            values[0] if len(values) == 1 else " | ".join([*texts[:_DISTINCT], *rest])
+        )
 
     return {
         key: joined(list(values))

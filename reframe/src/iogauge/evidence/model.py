@@ -116,7 +116,9 @@ class Evidence:
         """
         if self.opened is None:
             return next(iter(self.views), None)
-        return next((view for view in self.views if view.host == self.opened.host), None)
+        return next(
+            (view for view in self.views if view.host == self.opened.host), None
+        )
 
 
 #: Quantity of every phase: the seconds that the tool reports.
@@ -143,13 +145,18 @@ def rates_of(
         for metric, (name, rate) in phase.rates.items():
             for output in outputs[phase.name]:
                 for tool_phase in tool_phases(output, name, phase.samples):
-                    found = {**tool_phase.rates, SECONDS: Quantity(tool_phase.seconds, "s")}
+                    found = {
+                        **tool_phase.rates,
+                        SECONDS: Quantity(tool_phase.seconds, "s"),
+                    }
                     if rate in found:
                         rates.setdefault(metric, []).append(found[rate])
     for metric, computed in plan.computed.items():
         sources = [rates.get(source, []) for source in computed.sources]
         if all(sources) and len({len(values) for values in sources}) == 1:
-            rates[metric] = [computed.compute(*values) for values in zip(*sources, strict=True)]
+            rates[metric] = [
+                computed.compute(*values) for values in zip(*sources, strict=True)
+            ]
     return dict(rates)
 
 
@@ -170,20 +177,30 @@ def layout_of_record(striping: Sequence[Striping]) -> dict[str, Any] | None:
         for part, size in file.held:
             held[str(part)] += size
     return {
-        "kinds": [dict(kind) | {"files": count} for kind, count in kinds.most_common(_MOST_NAMED)],
+        "kinds": [
+            dict(kind) | {"files": count}
+            for kind, count in kinds.most_common(_MOST_NAMED)
+        ],
         "files": sum(layouts.total for layouts in noted),
         "looked_at": len(files),
         "targets_hit": len(hit),
         "targets": hit[:_MOST_NAMED],
         **({"bytes_in_components": dict(held)} if held else {}),
-        **({"seeds": seeds} if (seeds := [one.seed for one in noted if one.seed]) else {}),
+        **(
+            {"seeds": seeds}
+            if (seeds := [one.seed for one in noted if one.seed])
+            else {}
+        ),
     }
 
 
 def _kind(file: FileLayout) -> tuple[tuple[str, Any], ...]:
     """Return what files of one kind have in common, as keys and values of the record."""
     last = file.last
-    kind: dict[str, Any] = {"stripe_count": last.stripe_count, "stripe_bytes": last.stripe_bytes}
+    kind: dict[str, Any] = {
+        "stripe_count": last.stripe_count,
+        "stripe_bytes": last.stripe_bytes,
+    }
     kind |= {"pattern": last.pattern, **({"pool": last.pool} if last.pool else {})}
     whole = {"components": str(file), "instantiated": len(file.instantiated)}
     return tuple((kind | (whole if file.composite else {})).items())

@@ -60,11 +60,18 @@ def seconds_of_files(
     """
     sign = 1 if own_files > 0 else -1
     counts = [(i.time, sign * i.files) for i in instants if i.files is not None]
-    return _seconds_of(counts, span, abs(own_files)) if _alone(counts, span, own_files) else None
+    return (
+        _seconds_of(counts, span, abs(own_files))
+        if _alone(counts, span, own_files)
+        else None
+    )
 
 
 def seconds_of_growth(
-    instants: Sequence[Instant], span: tuple[float, float], own_bytes: int, told_bytes: int
+    instants: Sequence[Instant],
+    span: tuple[float, float],
+    own_bytes: int,
+    told_bytes: int,
 ) -> float | None:
     """Return the seconds in which the target's files grew by so many bytes, at least; None if unknown.
 
@@ -91,7 +98,10 @@ def seconds_of_asking(
     The time from the last bytes before a pause to the first bytes after it does not count. A short time is taken off
     for each pause that is too short to be seen.
     """
-    counts = [(i.time, i.read * ("read" in ways) + i.written * ("write" in ways)) for i in instants]
+    counts = [
+        (i.time, i.read * ("read" in ways) + i.written * ("write" in ways))
+        for i in instants
+    ]
     mine = _of_execution(counts, span)
     seconds = _seconds_of(mine, span, mine[-1][1] - STARTING_BYTES, rests=phases - 1)
     return None if seconds is None else max(0.0, seconds - _REST_S * (phases - 1))
@@ -128,10 +138,14 @@ def _rests(looks: Sequence[tuple[float, int]], most: int) -> float:
     rate = (looks[-1][1] - looks[0][1]) / (looks[-1][0] - looks[0][0])
     steps = [(b[0] - a[0], b[1] - a[1]) for a, b in pairwise(looks)]
     rests, at = list[float](), 0
-    for idle, of_kind in groupby(steps, lambda step: step[1] < _HARDLY * rate * step[0]):
+    for idle, of_kind in groupby(
+        steps, lambda step: step[1] < _HARDLY * rate * step[0]
+    ):
         length = len(list(of_kind))
         if idle and sum(seconds for seconds, _ in steps[at : at + length]) >= _REST_S:
-            rests.append(sum(seconds for seconds, _ in steps[max(0, at - 1) : at + length + 1]))
+            rests.append(
+                sum(seconds for seconds, _ in steps[max(0, at - 1) : at + length + 1])
+            )
         at += length
     return sum(sorted(rests)[-most:])
 
@@ -144,14 +158,21 @@ def longest_silence(
     ``counts`` are the bytes that it had printed at a time, in seconds since boot. If they fall, another execution has begun.
     """
     mine = [(span[0], 0), *((time, count) for time, count in counts if time > span[0])]
-    ends = next((n for n, (a, b) in enumerate(pairwise(mine), 1) if b[1] < a[1]), len(mine))
-    silences = [list(looks) for _, looks in groupby(mine[:ends], lambda look: look[1])][1:-1]
+    ends = next(
+        (n for n, (a, b) in enumerate(pairwise(mine), 1) if b[1] < a[1]), len(mine)
+    )
+    silences = [list(looks) for _, looks in groupby(mine[:ends], lambda look: look[1])][
+        1:-1
+    ]
     return max(
-        (looks[-1][0] - looks[0][0] for looks in silences if looks[0][1] >= printed), default=None
+        (looks[-1][0] - looks[0][0] for looks in silences if looks[0][1] >= printed),
+        default=None,
     )
 
 
-def seconds_of_jobs(counts: Sequence[tuple[float, int]], span: tuple[float, float]) -> float | None:
+def seconds_of_jobs(
+    counts: Sequence[tuple[float, int]], span: tuple[float, float]
+) -> float | None:
     """Return the seconds, at least, in which fio had all of its jobs at once; None if it made no process for them.
 
     ``counts`` are the processes of fio: itself, and one for each job. A number counts only if two looks in succession
@@ -169,7 +190,9 @@ def seconds_of_jobs(counts: Sequence[tuple[float, int]], span: tuple[float, floa
 def jobs_at_once(counts: Sequence[tuple[float, int]], span: tuple[float, float]) -> int:
     """Return how many jobs fio had at once, as :func:`seconds_of_jobs`; 0 if it made no process for them."""
     within = [count for time, count in counts if span[0] <= time <= span[1]]
-    return max(0, max((a for a, b in pairwise(within) if a == b), default=0) - _WITHOUT_JOBS)
+    return max(
+        0, max((a for a, b in pairwise(within) if a == b), default=0) - _WITHOUT_JOBS
+    )
 
 
 def files_changed(instants: Sequence[Instant], span: tuple[float, float]) -> int | None:
@@ -183,7 +206,9 @@ def _changed(counts: Sequence[tuple[float, int]], span: tuple[float, float]) -> 
     return sum(abs(after - before) for (_, before), (_, after) in pairwise(within))
 
 
-def _alone(counts: Sequence[tuple[float, int]], span: tuple[float, float], own: int) -> bool:
+def _alone(
+    counts: Sequence[tuple[float, int]], span: tuple[float, float], own: int
+) -> bool:
     """Return whether all changes of a count in a span are those of the tasks."""
     return abs(_changed(counts, span) - abs(own)) <= _ENDS * abs(own)
 
@@ -199,7 +224,10 @@ def _within(
 
 
 def _seconds_of(
-    counts: Sequence[tuple[float, int]], span: tuple[float, float], own: int, rests: int = 0
+    counts: Sequence[tuple[float, int]],
+    span: tuple[float, float],
+    own: int,
+    rests: int = 0,
 ) -> float | None:
     """Return the seconds in which a count grew by ``own``, at least, without so many ``rests``; None if unknown."""
     within = _within(counts, span)
@@ -213,5 +241,8 @@ def _seconds_of(
     going = [time for time, count in within if count < first + (1 - trim) * total]
     busy = [look for look in within if begun <= look[0] <= going[-1]]
     return max(
-        0.0, going[-1] - begun - (_rests(busy, rests) if rests and going[-1] > begun else 0.0)
+        0.0,
+        going[-1]
+        - begun
+        - (_rests(busy, rests) if rests and going[-1] > begun else 0.0),
     )

@@ -55,7 +55,9 @@ class Testimony:
         """
         asked = self.asked
         known = asked.read + asked.written + STARTING_BYTES
-        return self.of_tasks and self.in_calls and asked.read > 0 and known >= self.watched
+        return (
+            self.of_tasks and self.in_calls and asked.read > 0 and known >= self.watched
+        )
 
     @property
     def hosts(self) -> list[str]:
@@ -84,7 +86,9 @@ class Testimony:
         if not of_host:
             return None
         span = min(w.started for w in of_host), max(w.ended for w in of_host)
-        elsewhen = self.asked_for and (span[1] < self.asked_for[0] or self.asked_for[1] < span[0])
+        elsewhen = self.asked_for and (
+            span[1] < self.asked_for[0] or self.asked_for[1] < span[0]
+        )
         return self.asked_for if elsewhen else span
 
     @property
@@ -151,7 +155,9 @@ class Testimony:
     def _each(self) -> Iterator[tuple[str, str, Reading]]:
         """Yield what is known of each counter: host, name, growth."""
         for host, grown in self._grown().items():
-            yield from ((host, name, one) for name, one in grown.items() if one is not None)
+            yield from (
+                (host, name, one) for name, one in grown.items() if one is not None
+            )
 
     def _grown(self) -> dict[str, Mapping[str, Reading | None]]:
         return {
@@ -179,10 +185,16 @@ def _total(each: Iterable[Reading | None]) -> Reading | None:
 def _growth(name: str, grown: Mapping[str, Reading | None]) -> Reading | None:
     """Return the growth of a counter of a node. Where the kernel lists no device at all, nothing is known of any."""
     if BLOCK_DEVICE.fullmatch(name):
-        return grown.get(name, Reading()) if any(map(BLOCK_DEVICE.fullmatch, grown)) else None
+        return (
+            grown.get(name, Reading())
+            if any(map(BLOCK_DEVICE.fullmatch, grown))
+            else None
+        )
     if name.startswith("/"):
         return grown.get(name, Reading(requests=None))
-    targets = [one for target, one in grown.items() if target.rpartition("-")[0] == name]
+    targets = [
+        one for target, one in grown.items() if target.rpartition("-")[0] == name
+    ]
     return _total(targets) if targets else None
 
 
@@ -193,7 +205,9 @@ def witnesses(seen: Noted) -> dict[str, list[Witness]]:
     """
     found, grown = dict[str, list[Witness]](), seen.grown()
     for task in seen.tasks:
-        look = grown.get((task.host, task.execution)) if task.number in (0, None) else None
+        look = (
+            grown.get((task.host, task.execution)) if task.number in (0, None) else None
+        )
         if look is not None:
             # A look at the node of a server tells when it was taken.
             started = look[0] if task.number is None else task.started
@@ -219,7 +233,11 @@ def hear(
     ``told`` are the witnesses of all executions, ``asked`` what the agent saw the first task ask for.
     """
     asked_for = (run.started, run.ended) if run else None
-    watched = [i.bytes_moved for i in asked if asked_for and asked_for[0] <= i.time <= asked_for[1]]
+    watched = [
+        i.bytes_moved
+        for i in asked
+        if asked_for and asked_for[0] <= i.time <= asked_for[1]
+    ]
     of_all = plan.nodes if phase.on_servers else plan.tasks
     return Testimony(
         witnesses=tuple(told.get(f"{phase.name}.{repetition}", ())),
@@ -247,7 +265,9 @@ def synced(
             return phase
         share = phase.seconds / (phase.seconds + seconds)
         rates = {
-            name: Quantity(share * rate.value, rate.unit) if name in ("rate", "bw") else rate
+            name: Quantity(share * rate.value, rate.unit)
+            if name in ("rate", "bw")
+            else rate
             for name, rate in phase.rates.items()
         }
         return replace(phase, rates=rates, seconds=phase.seconds + seconds)
@@ -276,7 +296,9 @@ class NodeActivity:
 def change(before: Load, after: Load) -> NodeActivity:
     """Return the activity of a node between two looks."""
     troubles = [
-        f"{device} is {state}" for device, state in after.states.items() if state not in HARMLESS
+        f"{device} is {state}"
+        for device, state in after.states.items()
+        if state not in HARMLESS
     ]
     troubles += [
         f"{device} went through {state}"
@@ -286,11 +308,15 @@ def change(before: Load, after: Load) -> NodeActivity:
         and state not in HARMLESS
     ]
     if before.timeouts is not None and (after.timeouts or 0) > before.timeouts:
-        troubles.append(f"{(after.timeouts or 0) - before.timeouts} request(s) timed out")
+        troubles.append(
+            f"{(after.timeouts or 0) - before.timeouts} request(s) timed out"
+        )
     watched = ["the state of the connections"] if after.states else []
     if before.log_end is not None and after.log_end is not None:
         watched.append("the kernel's log")
-        troubles += [text for number, text in after.complaints if number > before.log_end]
+        troubles += [
+            text for number, text in after.complaints if number > before.log_end
+        ]
     return NodeActivity(
         host=after.host,
         cache_id=after.cache_id,

@@ -49,7 +49,9 @@ def client_cache(seen: PhaseSeen) -> Finding | None:
         command=loop,
     )
     if traits.cache == "memory":
-        return demanded.invalid(f"the target is memory, not storage{because(traits.why)}")
+        return demanded.invalid(
+            f"the target is memory, not storage{because(traits.why)}"
+        )
     if access.o_direct and traits.honours_o_direct:
         if left := _left_in_memory(seen):
             return rule("G1 client cache", "direct").invalid(left)
@@ -69,7 +71,9 @@ def client_cache(seen: PhaseSeen) -> Finding | None:
         evictions = case.evidence.evictions.get(seen.phase.name, ())
         reason = _why_not_emptied(seen, evictions)
         if not reason:
-            dropped = format_bytes(sum(eviction.resident_before for eviction in evictions))
+            dropped = format_bytes(
+                sum(eviction.resident_before for eviction in evictions)
+            )
             return demanded.ok(
                 f"page cache emptied and proven empty {len(evictions)} times ({dropped} dropped)"
             )
@@ -77,7 +81,9 @@ def client_cache(seen: PhaseSeen) -> Finding | None:
     return demanded.invalid(", ".join(reasons))
 
 
-def _why_not_past(nodes: int, offset: float | None, o_direct: bool, sharing: str) -> str:
+def _why_not_past(
+    nodes: int, offset: float | None, o_direct: bool, sharing: str
+) -> str:
     """Return why a read may have hit the page caches; ``sharing`` names nodes that share them."""
     if o_direct:
         return "O_DIRECT, which this file system is not known to honour"
@@ -102,7 +108,9 @@ def _why_not_emptied(seen: PhaseSeen, evictions: Sequence[Eviction]) -> str:
         return f"the page cache was not proven empty: {held[0].describe()}"
     # Each repetition reads its own bytes: its evictions must have covered them.
     way = seen.access.direction
-    claimed = [seen.phase.data_bytes or one.claimed(way) or 1 for one in seen.executions]
+    claimed = [
+        seen.phase.data_bytes or one.claimed(way) or 1 for one in seen.executions
+    ]
     for index, eviction in enumerate(evictions):
         read = claimed[index * len(claimed) // expected] if claimed else 1
         if eviction.bytes < read:
@@ -142,11 +150,17 @@ def _left_in_memory(seen: PhaseSeen) -> str:
     What was there before a read tells nothing.
     """
     case, way, there = seen.case, seen.access.direction, set[tuple[str, int]]()
-    direct = all(p.access.o_direct for p in case.plan.repeat if p.access.direction == way)
+    direct = all(
+        p.access.o_direct for p in case.plan.repeat if p.access.direction == way
+    )
     if not (direct and case.kind.past_pages and case.traits.honours_o_direct):
         return ""
     for sample in case.evidence.samples:
-        cached = {(block.file, block.offset) for block in sample.blocks if block.kind == "cached"}
+        cached = {
+            (block.file, block.offset)
+            for block in sample.blocks
+            if block.kind == "cached"
+        }
         if sample.after == way and sample.repetition > 0:
             left = sorted(cached - there)
             if len(left) > _LEFT * len(sample.blocks):

@@ -8,7 +8,15 @@ from iogauge.core.text import because
 from iogauge.core.units import format_seconds
 from iogauge.evidence import times
 from iogauge.guards.finding import Finding
-from iogauge.guards.ledger import CLOCK, SECONDS, WORK, WORK_OF_STAT, Claim, Tolerance, settle
+from iogauge.guards.ledger import (
+    CLOCK,
+    SECONDS,
+    WORK,
+    WORK_OF_STAT,
+    Claim,
+    Tolerance,
+    settle,
+)
 from iogauge.guards.seen import LEAST_FILES, Execution, PhaseSeen
 from iogauge.tools.fio.output import told_seconds
 
@@ -44,7 +52,9 @@ def seconds_claims(
     """
     words = []
     if ran is not None:
-        words.append(CLOCK.most(f"its processes ran {format_seconds(ran)}", ran, firm=True))
+        words.append(
+            CLOCK.most(f"its processes ran {format_seconds(ran)}", ran, firm=True)
+        )
     if moving is not None:
         saw = f"its bytes moved for {format_seconds(moving)}{because(seen_by)}"
         words.append(SECONDS.least(saw, moving, exact=True))
@@ -57,7 +67,9 @@ def seconds_claims(
     claims = [Claim(f"the tool reports {format_seconds(claimed)}", claimed, words)]
     if asked is not None:
         word = SECONDS.least(f"it was told to run {format_seconds(asked)}", asked)
-        claims.insert(0, Claim(f"the tool reports {format_seconds(timed)}", timed, [word]))
+        claims.insert(
+            0, Claim(f"the tool reports {format_seconds(timed)}", timed, [word])
+        )
     return claims
 
 
@@ -65,7 +77,9 @@ def seconds_witnessed(seen: PhaseSeen) -> Finding | None:
     """Return G4 for phases that are timed. If the tool rests on purpose, the run time must do."""
     if not seen.phase.witnessed or not seen.outputs:
         return None
-    executions = [_claims(one) if one.testimony.complete else None for one in seen.executions]
+    executions = [
+        _claims(one) if one.testimony.complete else None for one in seen.executions
+    ]
     heard = sum(claims is not None for claims in executions)
     return settle(
         "G4 clock",
@@ -159,18 +173,26 @@ def _moving(one: Execution) -> list[tuple[float | None, str]]:
         and not case.on_network
         and seen.access.direction not in ("elsewhere", "metadata")
     )
-    if seen.phase.pauses or one.output.stretches != 1 or not (of_data and span and hosts):
+    if (
+        seen.phase.pauses
+        or one.output.stretches != 1
+        or not (of_data and span and hosts)
+    ):
         return heard
     if len(hosts) > 1 and not one.testimony.of_tasks:
         # Each server starts its clock when it is ready: their bytes move for longer than any of them measures.
         return heard
     # Tasks read programs and libraries before the tool's time begins, if nobody did lately. The tool does not claim them.
     own, told = one.own(hosts), one.told(hosts)
-    bytes_own = min(own.read, told.read) + round(min(own.written, told.written) * case.copies[1])
+    bytes_own = min(own.read, told.read) + round(
+        min(own.written, told.written) * case.copies[1]
+    )
     if bytes_own < _TIMED_BYTES:
         return heard
     activity = case.evidence.activity
-    heard.append((times.seconds_of_activity(activity, span, bytes_own), "counted on the devices"))
+    heard.append(
+        (times.seconds_of_activity(activity, span, bytes_own), "counted on the devices")
+    )
     if asking is None:
         # What is written to the page cache reaches the devices later, and in less time.
         growth = times.seconds_of_growth(activity, span, own.written, told.written)
@@ -183,10 +205,16 @@ def _asking(one: Execution) -> float | None:
 
     A tool may rest between two phases that it runs in one execution.
     """
-    span, output, names = one.span, one.output, {phase.name for phase in one.output.phases}
+    span, output, names = (
+        one.span,
+        one.output,
+        {phase.name for phase in one.output.phases},
+    )
     # What makes files may also write data to them; without data nothing is known. IO500 does all of this.
     both = output.totals or names & _MAKES_FILES
     ways = {"read", "write"} if both else names & {"read", "write"}
     if span is None or not ways or one.seen.phase.pauses or not one.synchronous:
         return None
-    return times.seconds_of_asking(one.case.evidence.asked, span, ways, phases=output.stretches)
+    return times.seconds_of_asking(
+        one.case.evidence.asked, span, ways, phases=output.stretches
+    )

@@ -27,10 +27,14 @@ def data_entropy(seen: PhaseSeen) -> Finding | None:
         return None
     compressing = _compressing(seen.case)
     if not compressing:
-        return rule("G18 data", "plain").ok("nothing that compresses is known of the target")
+        return rule("G18 data", "plain").ok(
+            "nothing that compresses is known of the target"
+        )
     given = [_not_random(seen.tool, output.parameters) for output in seen.outputs]
     wrong = next(filter(None, given), "")
-    return rule("G18 data").decide(not wrong, f"{wrong or 'random data'} on {compressing}")
+    return rule("G18 data").decide(
+        not wrong, f"{wrong or 'random data'} on {compressing}"
+    )
 
 
 def _not_random(tool: str, given: Mapping[str, object]) -> str:
@@ -47,7 +51,11 @@ def _not_random(tool: str, given: Mapping[str, object]) -> str:
         if str(given.get(option, "0")) != "0":
             return option
     refilled = str(given.get("refill_buffers", "0")) != "0"
-    return "" if refilled else "buffers that are written again and again (no refill_buffers)"
+    return (
+        ""
+        if refilled
+        else "buffers that are written again and again (no refill_buffers)"
+    )
 
 
 def _compressing(seen: CaseSeen) -> str:
@@ -59,7 +67,9 @@ def _compressing(seen: CaseSeen) -> str:
         for block in sample.blocks
         if block.kind == "compressed"
     ]
-    found += [view.below.compresses for view in seen.evidence.views if view.below.compresses]
+    found += [
+        view.below.compresses for view in seen.evidence.views if view.below.compresses
+    ]
     if found:
         denied = ", though the site declares target.compresses: false"
         return f"{found[0]}{denied if declared is False else ''}"
@@ -68,7 +78,9 @@ def _compressing(seen: CaseSeen) -> str:
 
 def verification(seen: CaseSeen) -> Finding | None:
     """Return G8 for tools that check their data. What they say before the first repetition may have ended the job."""
-    checks = {phase.name: phase.verifies for phase in seen.plan.phases if phase.verifies}
+    checks = {
+        phase.name: phase.verifies for phase in seen.plan.phases if phase.verifies
+    }
     complaints = [
         f"{name}: {warning}"
         for name, check in checks.items()
@@ -87,10 +99,16 @@ def verification(seen: CaseSeen) -> Finding | None:
 def unchanged(seen: CaseSeen) -> Finding | None:
     """Return G8 for the samples after the write and after the read of each repetition that reads."""
     plan, samples = seen.plan, seen.evidence.samples
-    if not plan.sampled or not any(phase.access.direction == "read" for phase in plan.repeat):
+    if not plan.sampled or not any(
+        phase.access.direction == "read" for phase in plan.repeat
+    ):
         return None
-    writes = {sample.repetition: sample for sample in samples if sample.after == "write"}
-    reads = [sample for sample in samples if sample.after == "read" and sample.repetition > 0]
+    writes = {
+        sample.repetition: sample for sample in samples if sample.after == "write"
+    }
+    reads = [
+        sample for sample in samples if sample.after == "read" and sample.repetition > 0
+    ]
     befores = [(writes.get(read.repetition) or writes.get(0), read) for read in reads]
     pairs = [(before, read) for before, read in befores if before is not None]
     changed = ""
@@ -98,7 +116,11 @@ def unchanged(seen: CaseSeen) -> Finding | None:
         before = {(block.file, block.offset): block.digest for block in written.blocks}
         for block in reversed(read.blocks):
             if before.get((block.file, block.offset)) != block.digest:
-                change = "the file is gone" if block.digest == GONE else "the block is another"
+                change = (
+                    "the file is gone"
+                    if block.digest == GONE
+                    else "the block is another"
+                )
                 changed = (
                     f"contents changed between write and read, repetition {read.repetition}: "
                     f"{block.place}: {change}"
@@ -108,10 +130,16 @@ def unchanged(seen: CaseSeen) -> Finding | None:
     compared = sum(len(read.blocks) for _, read in pairs)
     saw = f"{compared} block(s) of {len(pairs)} repetition(s) read again {way}"
     missing = plan.repetitions - len(pairs)
-    lost = f"{saw}, {missing} repetition(s) without a sample{because(seen.evidence.lost)}"
-    doubt = next((f"{saw}, {one.problem}" for pair in pairs for one in pair if one.problem), "")
+    lost = (
+        f"{saw}, {missing} repetition(s) without a sample{because(seen.evidence.lost)}"
+    )
+    doubt = next(
+        (f"{saw}, {one.problem}" for pair in pairs for one in pair if one.problem), ""
+    )
     empty = "" if doubt or all(read.blocks for _, read in pairs) else saw
-    return rule("G8 contents").unless(saw, changed, lost if missing > 0 else "", empty, doubt=doubt)
+    return rule("G8 contents").unless(
+        saw, changed, lost if missing > 0 else "", empty, doubt=doubt
+    )
 
 
 def stored(seen: CaseSeen) -> Finding | None:
@@ -119,7 +147,10 @@ def stored(seen: CaseSeen) -> Finding | None:
     if not seen.plan.sampled:
         return None
     written = [sample for sample in seen.evidence.samples if sample.after == "write"]
-    found = [_stored(seen, sample) for sample in written or [Sample(repetition=0, after="write")]]
+    found = [
+        _stored(seen, sample)
+        for sample in written or [Sample(repetition=0, after="write")]
+    ]
     return next((one for one in found if one.outcome is Outcome.INVALID), found[-1])
 
 
@@ -128,7 +159,11 @@ def _stored(seen: CaseSeen, sample: Sample) -> Finding:
     if sample.problem:
         return demanded.warn(sample.problem)
     saw = f"{len(blocks)} block(s) of {len(sample.files)} file(s)"
-    holes = [f"{one.place}: {one.kind}" for one in blocks if one.kind in ("hole", "unwritten")]
+    holes = [
+        f"{one.place}: {one.kind}"
+        for one in blocks
+        if one.kind in ("hole", "unwritten")
+    ]
     # Where st_blocks is what a file takes, as soon as it is written back.
     holes += [
         f"{held.file}: {format_bytes(held.stored)} on storage for {format_bytes(held.size)}: holes, or compression"

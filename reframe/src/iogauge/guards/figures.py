@@ -28,13 +28,20 @@ from iogauge.tools.fio.output import in_flight
 
 
 def within(
-    name: str, case: CaseSeen, key: str, figure: float, saw: str, otherwise: Outcome | None = None
+    name: str,
+    case: CaseSeen,
+    key: str,
+    figure: float,
+    saw: str,
+    otherwise: Outcome | None = None,
 ) -> Finding:
     """Return whether a figure is within a limit of the site, ``limits.key``; one above 50 % gives a remark."""
     limit: float = getattr(case.extras.limits, key)
     demanded = rule(name, limit=limit)
     if figure <= limit and limit > DOUBTFUL_LIMIT:
-        return dataclasses.replace(demanded, remedy="").warn(f"{saw}. {generous(key, limit)}")
+        return dataclasses.replace(demanded, remedy="").warn(
+            f"{saw}. {generous(key, limit)}"
+        )
     return demanded.decide(figure <= limit, saw, otherwise)
 
 
@@ -80,7 +87,9 @@ def drift(seen: PhaseSeen) -> Iterator[Finding]:
     before = {way: name for phase in earlier for name, way in phase.rates.items()}
     for name, way in seen.phase.rates.items():
         if way in before:
-            first, last = (statistics.median(case.values[one]) for one in (before[way], name))
+            first, last = (
+                statistics.median(case.values[one]) for one in (before[way], name)
+            )
             off = abs(last - first) / statistics.fmean((first, last))
             saw = f"{format_value(first)} before, {format_value(last)} after, {off:.1%} apart"
             otherwise = _of_tail(case, name)
@@ -94,7 +103,11 @@ def steadiness(seen: PhaseSeen) -> Finding | None:
     for number, one in enumerate(series, 1):
         where = f"repetition {number}: " if len(series) > 1 else ""
         saw += [f"{where}{text}" for text in one.unsteady]
-    return rule("G17 steadiness").unless("steady over time", "; ".join(saw)) if series else None
+    return (
+        rule("G17 steadiness").unless("steady over time", "; ".join(saw))
+        if series
+        else None
+    )
 
 
 #: Seconds that a phase must last, by tier (G4). Below the first number the figure is not believed.
@@ -112,9 +125,15 @@ def duration(seen: PhaseSeen) -> Finding | None:
     tier = seen.case.tier
     least, wanted = MIN_SECONDS[tier]
     shortest = min(phase.seconds for phase in seen.tool_phases)
-    times = (least if shortest < least else wanted) / shortest if shortest > 0 else float("inf")
+    times = (
+        (least if shortest < least else wanted) / shortest
+        if shortest > 0
+        else float("inf")
+    )
     case = "compare" if wanted > least else ""
-    demanded = rule("G4 duration", case, least=least, wanted=wanted, tier=tier, times=times)
+    demanded = rule(
+        "G4 duration", case, least=least, wanted=wanted, tier=tier, times=times
+    )
     saw = f"the shortest repetition lasted {format_seconds(shortest)}"
     # A phase that follows is as long as an earlier one left work for it.
     refused = shortest < least and not seen.phase.follows
@@ -129,7 +148,10 @@ def tail(seen: PhaseSeen) -> Finding | None:
     means = [(times, statistics.fmean(times)) for times in ranks if len(times) > 1]
     if not (seen.timed and any(ranks)):
         return None
-    worst = max(((max(times) - min(times)) / mean for times, mean in means if mean > 0), default=0)
+    worst = max(
+        ((max(times) - min(times)) / mean for times, mean in means if mean > 0),
+        default=0,
+    )
     demanded = rule("G5 tail", imbalance=_MAX_IMBALANCE)
     saw = f"(max - min) / mean of task times = {worst:.2f}"
     return demanded.decide(worst <= _MAX_IMBALANCE, saw)
@@ -140,18 +162,24 @@ def ceiling(seen: PhaseSeen) -> Iterator[Finding]:
     case, access = seen.case, seen.access
     for metric in (one for one in case.metrics if one.name in seen.phase.rates):
         value, unit = max(case.values[metric.name]), metric.unit
-        limit = MetricBounds.of(case.plan, metric, case.extras).lowest(case.measured.usable)
+        limit = MetricBounds.of(case.plan, metric, case.extras).lowest(
+            case.measured.usable
+        )
         if limit is None:
             found = rule("G6 ceiling", "undeclared").ok("no ceiling declared")
         else:
             share, by = value / limit.value, limit.limited_by
             low = share <= MOST_SHARE
             way = "low" if low else "measured" if "measured" in by else ""
-            demanded = rule("G6 ceiling", way, limit=format_value(limit.value), unit=unit)
+            demanded = rule(
+                "G6 ceiling", way, limit=format_value(limit.value), unit=unit
+            )
             saw = f"{with_unit(value, unit)} is {share:.0%} of the ceiling ({by})"
             # Only a scenario that drives this limit has a remark if it stays far below.
             idle = access.saturates == dimension(unit) and share < 0.5
-            found = demanded.decide(low and not idle, saw, Outcome.WARN if low else None)
+            found = demanded.decide(
+                low and not idle, saw, Outcome.WARN if low else None
+            )
         yield dataclasses.replace(found, metric=metric.name)
 
 
@@ -161,7 +189,9 @@ def measured_ceilings(seen: CaseSeen) -> Finding | None:
     problems = seen.measured.problems
     if not (moves and seen.extras.ceilings and (problems or seen.measured.usable)):
         return None
-    return rule("G6 measured ceilings").unless("the measured ceilings hold", "; ".join(problems))
+    return rule("G6 measured ceilings").unless(
+        "the measured ceilings hold", "; ".join(problems)
+    )
 
 
 _UNITS: Final = 0.01
@@ -224,7 +254,9 @@ def bytes_moved(seen: PhaseSeen) -> Finding | None:
     if warnings:
         saw += f", warning of the tool: {warnings[0]}"
     doubt = f"{saw}; clients saw the file with different sizes, then read all of it"
-    demanded = rule("G8 bytes", "unplanned" if planned is None else "", expected=planned)
+    demanded = rule(
+        "G8 bytes", "unplanned" if planned is None else "", expected=planned
+    )
     problem = saw if wrong or warnings else ""
     return demanded.unless(saw, problem, doubt=doubt if unlike else "")
 
@@ -269,11 +301,17 @@ def read_after_write(seen: PhaseSeen) -> Finding | None:
         started = read.ended if name in writers else read.started
         ended = writes.get(read.repetition) or writes.get(0)
         if not ended:
-            wrong.append(f"repetition {read.repetition} reads what this run did not write")
+            wrong.append(
+                f"repetition {read.repetition} reads what this run did not write"
+            )
         elif min(ended) > started:
-            wrong.append(f"repetition {read.repetition} reads before its data were written")
+            wrong.append(
+                f"repetition {read.repetition} reads before its data were written"
+            )
         elif plan.writes_first and last > started:
-            wrong.append(f"repetition {read.repetition} reads before all repetitions have written")
+            wrong.append(
+                f"repetition {read.repetition} reads before all repetitions have written"
+            )
     fine = f"{len(reads)} read(s), each after a write"
     return rule("G21 order", "writes" if plan.writes_first else "").unless(fine, *wrong)
 

@@ -44,4 +44,8 @@ class Finding:
 
     def __str__(self) -> str:
         text = f"{self.name}: {self.saw}; demanded: {self.demands}"
-        return f"{text}. {self.remedy}" if self.remedy and self.outcome is not Outcome.OK else text
+        return (
+            f"{text}. {self.remedy}"
+            if self.remedy and self.outcome is not Outcome.OK
+            else text
+        )

@@ -99,7 +99,9 @@ def settle(
     confirms a claim; if it is empty, none must. ``required`` comes from ``limits.witness``. ``busy`` says why healthy tools would be contradicted too.
     """
     told = [list(claims) for claims in executions if claims is not None]
-    late = sum(any(w.often for claim in claims for w in claim.against) for claims in told)
+    late = sum(
+        any(w.often for claim in claims for w in claim.against) for claims in told
+    )
     heard = [claim for claims in told for claim in claims]
     for claim in heard:
         against = [w for w in claim.against if not w.often or 2 * late > len(told)]
@@ -112,7 +114,9 @@ def settle(
             kind = Outcome.CONTAMINATED if word.shared else Outcome.INVALID
             return rule(name, **figures).found(kind, saw)
     if lost := sum(claims is None for claims in executions):
-        missing = f"{lost} of {len(executions)} executions have no witness{because(unheard)}"
+        missing = (
+            f"{lost} of {len(executions)} executions have no witness{because(unheard)}"
+        )
         return rule(name, "lost", **figures).unwitnessed(missing, required)
     if unseen and not any(word.exact for claim in heard for word in claim.words):
         return rule(name, "unseen", **figures).unwitnessed(unseen, required)

@@ -35,13 +35,19 @@ def _most_to_a_core(bindings: Sequence[Binding]) -> int:
 
 def placement(seen: CaseSeen) -> Finding:
     """Return G15. A launcher may report no bindings, and a scenario may want more tasks than cores."""
-    evidence, per_node, bindings = seen.evidence, seen.tasks_per_node, seen.evidence.bindings
+    evidence, per_node, bindings = (
+        seen.evidence,
+        seen.tasks_per_node,
+        seen.evidence.bindings,
+    )
     told = seen.cores
     complete = bool(told) and len(told) == len(evidence.idle) == len(evidence.nodes)
     oversubscribed = seen.plan.sweeps_tasks and per_node > min(told, default=0)
     parts, wrong = ["cores not known"], []
     if complete:
-        busiest = max(load.load1 / n for load, n in zip(evidence.idle, told, strict=True))
+        busiest = max(
+            load.load1 / n for load, n in zip(evidence.idle, told, strict=True)
+        )
         parts = [f"{per_node} task(s) on {min(told)} core(s)"]
         parts += [f"load before the run {busiest:.2f} x cores"]
         if per_node > min(told) and not oversubscribed:
@@ -53,7 +59,9 @@ def placement(seen: CaseSeen) -> Finding:
         parts.append(f"{len(bindings)} task(s) bound, at most {most} to a core")
         if most > 1 and not oversubscribed:
             wrong.append("let the launcher bind each task to a core of its own")
-    governors = sorted({str(n["cpu.governor"]) for n in evidence.nodes if "cpu.governor" in n})
+    governors = sorted(
+        {str(n["cpu.governor"]) for n in evidence.nodes if "cpu.governor" in n}
+    )
     if governors:
         parts.append(f"governor {', '.join(governors)}")
     remedy = "; ".join(wrong)
@@ -74,12 +82,16 @@ def as_declared(seen: CaseSeen) -> Finding:
     return declared_node(seen.extras.node, seen.cores, seen.memories)
 
 
-def declared_node(declared: Node, cores: Sequence[int], memories: Sequence[int]) -> Finding:
+def declared_node(
+    declared: Node, cores: Sequence[int], memories: Sequence[int]
+) -> Finding:
     """Return G15 of nodes that told these cores, and bytes of memory."""
     parts, right = [], []
     least, most = min(cores, default=declared.cores), max(memories, default=0)
     if least < declared.cores:
-        parts.append(f"a node has {least} physical core(s), node.cores is {declared.cores}")
+        parts.append(
+            f"a node has {least} physical core(s), node.cores is {declared.cores}"
+        )
         right.append(f"cores: {least}")
     if most > _MOST_MEMORY * declared.memory + MEMORY_ROUNDING:
         seen, said = format_bytes(most), format_bytes(declared.memory)
@@ -100,11 +112,19 @@ _HIDDEN: Final = (
 def connections(seen: CaseSeen) -> Finding:
     """Return G20: an ordinary user may not be allowed to see any of these; the finding then says so and does not object."""
     changes = seen.evidence.changes
-    troubles = [f"{change.host}: {text}" for change in changes for text in change.troubles]
+    troubles = [
+        f"{change.host}: {text}" for change in changes for text in change.troubles
+    ]
     watched = sorted({place for change in changes for place in change.watched})
-    saw = f"{len(changes)} node(s), as {' and '.join(watched)} say" if watched else _HIDDEN
+    saw = (
+        f"{len(changes)} node(s), as {' and '.join(watched)} say"
+        if watched
+        else _HIDDEN
+    )
     more = f"; {len(troubles)} in all" if len(troubles) > 1 else ""
-    return rule("G20 connections").unless(saw, *(f"{trouble}{more}" for trouble in troubles))
+    return rule("G20 connections").unless(
+        saw, *(f"{trouble}{more}" for trouble in troubles)
+    )
 
 
 #: Share of a core that iperf3 may use: above it the core may be the limit.
@@ -131,7 +151,9 @@ def streams(seen: PhaseSeen) -> Finding | None:
         claimed = format_bytes(wire.claimed)
         claims.append(Claim(f"{end}: iperf3 says {claimed}", wire.claimed, words))
     cores = max(parameters["cores"] for parameters in every)
-    fine = f"{len(claims)} end(s) counted what iperf3 says, with {cores:.0%} of its cores"
+    fine = (
+        f"{len(claims)} end(s) counted what iperf3 says, with {cores:.0%} of its cores"
+    )
     finding = settle("G26 streams", [claims], fine=fine)
     if finding.saw == fine and cores > _MOST_OF_A_CORE:
         return rule("G26 streams", "cores", most=_MOST_OF_A_CORE).invalid(

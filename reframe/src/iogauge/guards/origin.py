@@ -48,14 +48,22 @@ def objection(one: Execution) -> str:
     command, output, plan = one.output.command.split(), one.output, one.case.plan
     said = PurePath(command[0]).name if command else output.tool
     # The phase whose execution includes this one. Darshan's log repeats the words of the tool that it watched, an earlier phase.
-    phase = next((p for p in plan.phases if p.name == one.seen.phase.within), one.seen.phase)
-    watched = [p for p in plan.repeat if said in _names(p)] if output.tool == "darshan" else []
+    phase = next(
+        (p for p in plan.phases if p.name == one.seen.phase.within), one.seen.phase
+    )
+    watched = (
+        [p for p in plan.repeat if said in _names(p)]
+        if output.tool == "darshan"
+        else []
+    )
     for candidate in watched or [phase]:
         run = one.run(candidate)
         differs = _differs(one, candidate, run, said) if run else ""
         if not differs:
             break
-    number = f"repetition {one.repetition}" if one.repetition else "before the repetitions"
+    number = (
+        f"repetition {one.repetition}" if one.repetition else "before the repetitions"
+    )
     if run is None:
         wrong = "phases.tsv has no time of this execution"
     elif differs:
@@ -67,7 +75,11 @@ def objection(one: Execution) -> str:
 
 def _differs(one: Execution, phase: PhasePlan, run: PhaseRun, said: str) -> str:
     """Return the first difference between the words of a phase and those of the output."""
-    own = ((DIR, one.case.evidence.directory), (REP, str(one.repetition)), (TOKEN, run.token))
+    own = (
+        (DIR, one.case.evidence.directory),
+        (REP, str(one.repetition)),
+        (TOKEN, run.token),
+    )
 
     def filled(text: str) -> str:
         for name, value in own:
@@ -103,7 +115,9 @@ def _names(phase: PhasePlan) -> list[str]:
 
 def _sections(job_file: str) -> dict[str, dict[str, str | None]]:
     """Return the options of fio's jobs by their names, None for a word without a value."""
-    parser = configparser.ConfigParser(delimiters="=", allow_no_value=True, interpolation=None)
+    parser = configparser.ConfigParser(
+        delimiters="=", allow_no_value=True, interpolation=None
+    )
     parser.read_string(job_file)
     return {name: dict(parser[name]) for name in parser.sections()}
 
@@ -128,7 +142,9 @@ def _other_options(
     return ""
 
 
-def _out_of_time(moments: Sequence[Moment], run: PhaseRun, clocks: Sequence[ClockSeen]) -> str:
+def _out_of_time(
+    moments: Sequence[Moment], run: PhaseRun, clocks: Sequence[ClockSeen]
+) -> str:
     """Return which of a tool's dates lies outside an execution; empty if none does.
 
     The nodes' clocks may differ, and may be set during the job. So a date is believed if it lies
@@ -140,7 +156,11 @@ def _out_of_time(moments: Sequence[Moment], run: PhaseRun, clocks: Sequence[Cloc
     first = run.started + min(clock.least for clock in clocks) - SLACK_S
     last = run.ended + max(clock.most for clock in clocks) + SLACK_S
     for moment in moments:
-        shift = _ZONES_S * math.ceil((moment.seconds - last) / _ZONES_S) if moment.local else 0
+        shift = (
+            _ZONES_S * math.ceil((moment.seconds - last) / _ZONES_S)
+            if moment.local
+            else 0
+        )
         if not (first <= moment.seconds - shift <= last and abs(shift) <= _FARTHEST_S):
             zone = clocks[0].utc_offset
             printed = moment.seconds - (zone if moment.local else 0)
@@ -156,7 +176,11 @@ def _date(seconds: float, utc_offset: int) -> str:
     epoch = datetime(1970, 1, 1, tzinfo=timezone.utc)
     try:
         zone = timezone(timedelta(seconds=utc_offset))
-        return (epoch + timedelta(seconds=seconds)).astimezone(zone).isoformat(" ", "seconds")
+        return (
+            (epoch + timedelta(seconds=seconds))
+            .astimezone(zone)
+            .isoformat(" ", "seconds")
+        )
     except (OverflowError, ValueError):
         return f"{seconds:.0f} s since the epoch"
 
@@ -168,7 +192,10 @@ def tool_integrity(seen: PhaseSeen) -> Finding:
     for one in executions:
         if one.output.tool == tool:
             versions.setdefault(one.output.version, {})[one.seen.phase.name] = None
-    named = [f"{v} in {', '.join(versions[v])}" if versions.keys() - {v} else v for v in versions]
+    named = [
+        f"{v} in {', '.join(versions[v])}" if versions.keys() - {v} else v
+        for v in versions
+    ]
     ran = f"{tool} {'; '.join(sorted(named)) or 'of unknown version'}"
     nodes = (None if seen.phase.beside else seen.phase.on_nodes) or case.plan.nodes
     tasks = case.tasks_per_node * nodes
@@ -199,12 +226,16 @@ def _foreign(seen: PhaseSeen, executions: Sequence[Execution]) -> str:
         if one.seen.phase.name == seen.phase.name or not one.seen.phase.rates
     ]
     # A script may start other programs too.
-    script = any(f"{between.SCRIPT}{seen.tool}" in facts for facts in seen.case.evidence.nodes)
+    script = any(
+        f"{between.SCRIPT}{seen.tool}" in facts for facts in seen.case.evidence.nodes
+    )
     for one in seen.executions:
         told, expected = len(one.testimony.witnesses), one.testimony.expected
         # A launcher may cut the lines of several tasks into each other, and makes none of its own.
         if told > expected:
-            objections.append(f"which left {told} count(s) of the kernel for {expected} task(s)")
+            objections.append(
+                f"which left {told} count(s) of the kernel for {expected} task(s)"
+            )
         known = not script and seen.tool == "fio" and one.testimony.of_tasks
         span, tasks = one.span if known else None, one.output.tasks
         jobs = jobs_at_once(seen.case.evidence.processes, span) if span else 0
@@ -220,7 +251,9 @@ def environment(seen: CaseSeen) -> Finding | None:
     # A launcher or a program on the way may have preloaded what the job's environment does not name.
     told = {name for name, _ in libraries}
     libraries += [
-        (n, "loaded by a task") for n in seen.evidence.loaded if lie_of(n) and n not in told
+        (n, "loaded by a task")
+        for n in seen.evidence.loaded
+        if lie_of(n) and n not in told
     ]
     scripts = dict.fromkeys(
         f"{key.removeprefix(start)} is a script: {line}"
@@ -231,9 +264,13 @@ def environment(seen: CaseSeen) -> Finding | None:
     if not libraries and not scripts:
         return None
     lies = [
-        f"{name} ({source}), which {lie_of(name)}" for name, source in libraries if lie_of(name)
+        f"{name} ({source}), which {lie_of(name)}"
+        for name, source in libraries
+        if lie_of(name)
     ]
     unknown = [f"{name} ({source})" for name, source in libraries if not is_known(name)]
     remarks = [f"preloaded, and unknown here: {', '.join(unknown)}"] if unknown else []
     doubt = "; ".join([*remarks, *scripts])
-    return rule("G22 environment").unless("nothing is preloaded", "; ".join(lies), doubt=doubt)
+    return rule("G22 environment").unless(
+        "nothing is preloaded", "; ".join(lies), doubt=doubt
+    )

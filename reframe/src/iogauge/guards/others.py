@@ -12,7 +12,14 @@ from iogauge.guards.figures import within
 from iogauge.guards.finding import Finding
 from iogauge.guards.ledger import Claim, Tolerance, settle
 from iogauge.guards.rules import rule
-from iogauge.guards.seen import LEAST_FILES, PAGE, READ_AHEAD, CaseSeen, Execution, PhaseSeen
+from iogauge.guards.seen import (
+    LEAST_FILES,
+    PAGE,
+    READ_AHEAD,
+    CaseSeen,
+    Execution,
+    PhaseSeen,
+)
 from iogauge.node.counters import Reading
 from iogauge.node.kinds import SYNCHRONOUS
 from iogauge.node.mounts import option
@@ -75,7 +82,9 @@ def foreign_load(seen: CaseSeen) -> Finding:
         for one in phase.executions
     ]
     share, said = _foreign(seen, every)
-    for name in [one.phase.name for one in seen.phases if one.access.direction == "read"]:
+    for name in [
+        one.phase.name for one in seen.phases if one.access.direction == "read"
+    ]:
         of_phase = [one for one in every if one.seen.phase.name == name]
         reads, of_reads = _foreign(seen, of_phase, reads_alone=True)
         if reads > max(share, seen.extras.limits.max_foreign):
@@ -125,7 +134,9 @@ def _requests(one: Execution, own: Reading) -> int | None:
     A direct transfer is one request, if it is not copied.
     """
     sizes = {phase.transfer_bytes or 0 for phase in one.output.phases}
-    direct = one.seen.moves_data and one.seen.access.o_direct and not one.output.disturber
+    direct = (
+        one.seen.moves_data and one.seen.access.o_direct and not one.output.disturber
+    )
     if not direct or not sizes or not 0 < min(sizes) <= max(sizes) < SMALL_REQUEST:
         return None
     return (own.read + round(own.written * one.case.copies[1])) // min(sizes)
@@ -174,13 +185,20 @@ def on_purpose(seen: PhaseSeen) -> Finding | None:
     if seen.phase.beside is None:
         return None
     demanded = rule("G19 load on purpose", active=_ACTIVE)
-    ran = [(one, d, d.phase.seconds) for one in seen.executions if (d := one.output.disturber)]
+    ran = [
+        (one, d, d.phase.seconds)
+        for one in seen.executions
+        if (d := one.output.disturber)
+    ]
     if missing := len(seen.outputs) - len(ran):
         return demanded.invalid(
             f"{missing} of {len(seen.outputs)} execution(s) without a disturber"
         )
     lead = min(d.lead_s for _, d, _ in ran)
-    after = min(took - d.lead_s - sum(p.seconds for p in one.output.phases) for one, d, took in ran)
+    after = min(
+        took - d.lead_s - sum(p.seconds for p in one.output.phases)
+        for one, d, took in ran
+    )
     active = min(d.active for _, d, _ in ran)
     saw = (
         f"it began {lead:.2f} s before the measurement, ended {after:.2f} s after it, and was at work in {active:.0%} "
@@ -203,5 +221,7 @@ def on_purpose(seen: PhaseSeen) -> Finding | None:
     ]
     worst = max((by for by, lead_s in late if by >= lead_s), default=0.0)
     if in_time and worst and seen.case.plan.nodes > 1:
-        return demanded.warn(f"{saw}; on its nodes it may have begun up to {worst:.2f} s later")
+        return demanded.warn(
+            f"{saw}; on its nodes it may have begun up to {worst:.2f} s later"
+        )
     return demanded.decide(in_time, saw)

@@ -62,7 +62,9 @@ def identity(
     with a declared one. ``hidden`` describes what was mounted over the case's directory. A task of a case on one node ran
     on each of ``hosts``.
     """
-    declared = f"type {declares.type}" + (f" from {declares.source}" if declares.source else "")
+    declared = f"type {declares.type}" + (
+        f" from {declares.source}" if declares.source else ""
+    )
     declared += f" with UUID {declares.uuid}" if declares.uuid else ""
 
     def refuse(case: str, saw: str) -> Finding:
@@ -75,7 +77,9 @@ def identity(
             or mount.type != declares.type
             or (declares.source is not None and mount.source != declares.source)
         ):
-            return refuse("", f"on {view.host} the target {view.path} is {_mounted(view)}")
+            return refuse(
+                "", f"on {view.host} the target {view.path} is {_mounted(view)}"
+            )
         if declares.uuid and (not view.uuid or differ(declares.uuid, view.uuid)):
             sees = f"{view.host} sees UUID {view.uuid or 'unknown'} for {view.path}"
             return refuse("other", f"{sees}: {_mounted(view)}")
@@ -97,11 +101,17 @@ def identity(
                 f"{first.uuid} before the first byte",
             )
     if elsewhere := sorted(set(hosts) - {view.host for view in views}):
-        ran = f"the tasks ran on {elsewhere[0]}, but {views[0].host} looked at the target"
+        ran = (
+            f"the tasks ran on {elsewhere[0]}, but {views[0].host} looked at the target"
+        )
         return refuse("elsewhere", ran)
     if hidden:
-        return refuse("hidden", f"while the tool ran, the case's directory lay on {hidden[0]}")
-    return rule("G9 identity", declared=declared).ok(f"{len(views)} node(s) see {declared}")
+        return refuse(
+            "hidden", f"while the tool ran, the case's directory lay on {hidden[0]}"
+        )
+    return rule("G9 identity", declared=declared).ok(
+        f"{len(views)} node(s) see {declared}"
+    )
 
 
 def _mounted(view: View) -> str:
@@ -158,7 +168,12 @@ def share_of_free(space: Space, order: JobOrder) -> Finding:
 
 
 #: Flags of a storage target (lfs-df(1)) that send new files elsewhere, and flags that cost speed.
-_TAKES_NO_FILES: Final = {"N": "no new files", "R": "read-only", "S": "full", "I": "no inodes left"}
+_TAKES_NO_FILES: Final = {
+    "N": "no new files",
+    "R": "read-only",
+    "S": "full",
+    "I": "no inodes left",
+}
 _HARMLESS_FLAGS: Final = "f"
 
 
@@ -173,18 +188,27 @@ def health(
     ``space`` is that of the whole file system; None if a project's quota limits it.
     """
     left = [target for target in targets if target.index not in out]
-    in_use = [t.index for t in targets if t.active and not set(t.flags) & set(_TAKES_NO_FILES)]
+    in_use = [
+        t.index for t in targets if t.active and not set(t.flags) & set(_TAKES_NO_FILES)
+    ]
     wrong = _names(set(out) - {t.index for t in targets} | set(out) & set(in_use))
     inactive = ", ".join(target.uuid for target in left if not target.active)
     flags = [(target.uuid, flag) for target in left for flag in target.flags]
-    closed = ", ".join(f"{uuid} ({text})" for uuid, f in flags if (text := _TAKES_NO_FILES.get(f)))
+    closed = ", ".join(
+        f"{uuid} ({text})" for uuid, f in flags if (text := _TAKES_NO_FILES.get(f))
+    )
     others = ", ".join(
         f"{uuid} ({'degraded' if flag == 'D' else f'flag {flag}'})"
         for uuid, flag in flags
         if flag not in _TAKES_NO_FILES and flag not in _HARMLESS_FLAGS
     )
     sizes = [target.bytes_total for target in targets if target.active]
-    if not others and space and sizes and sum(sizes) - space.bytes_total > min(sizes) / 2:
+    if (
+        not others
+        and space
+        and sizes
+        and sum(sizes) - space.bytes_total > min(sizes) / 2
+    ):
         others = (
             f"the file system has {format_bytes(space.bytes_total)}, its {len(sizes)} storage targets together "
             f"{format_bytes(sum(sizes))}: the metadata servers put no new files on some of them (on a metadata server: "
@@ -195,7 +219,8 @@ def health(
         count=f"{declared} " if declared is not None else "",
         without=f", but for {_names(out)}, which must be out" if out else "",
     ).unless(
-        f"{len(left)} storage targets, all active" + (f"; out: {_names(out)}" if out else ""),
+        f"{len(left)} storage targets, all active"
+        + (f"; out: {_names(out)}" if out else ""),
         "" if left else "no storage target is known",
         "" if declared in (None, len(targets)) else f"{len(targets)} storage targets",
         wrong and f"not out: {wrong}",
@@ -221,23 +246,31 @@ def health_of(seen: CaseSeen) -> Finding | None:
     )
 
 
-def servers(*, declared: int, addresses: Collection[str], clients: int | None = None) -> Finding:
+def servers(
+    *, declared: int, addresses: Collection[str], clients: int | None = None
+) -> Finding:
     """G12: ``addresses`` are those that the nodes use now. ``clients`` is N on NFS, None on Lustre, where every client talks
     to all servers.
     """
     least = declared if clients is None else min(declared, clients)
     most, found = 2 * declared, len(addresses)
-    return rule("G12 servers", least=least, most=most, declared=declared, found=found).decide(
-        least <= found <= most, f"the target is served from {found} address(es)"
-    )
+    return rule(
+        "G12 servers", least=least, most=most, declared=declared, found=found
+    ).decide(least <= found <= most, f"the target is served from {found} address(es)")
 
 
 def servers_of(seen: CaseSeen) -> Iterator[Finding]:
     topology, targets, views = seen.extras.topology, seen.targets, seen.evidence.views
     declared = topology.servers.count if topology and topology.servers else None
     if declared and targets and all(target.server for target in targets):
-        yield servers(declared=declared, addresses={str(target.server) for target in targets})
-    shares = [view.mount for view in views if view.mount and view.mount.type in ("nfs", "nfs4")]
+        yield servers(
+            declared=declared, addresses={str(target.server) for target in targets}
+        )
+    shares = [
+        view.mount
+        for view in views
+        if view.mount and view.mount.type in ("nfs", "nfs4")
+    ]
     if declared and shares and len(shares) == len(views):
         used = {share.server for share in shares}
         yield servers(declared=declared, addresses=used, clients=len(views))
@@ -273,8 +306,12 @@ def target_room(
     )
     if not active:
         return demanded.invalid(f"no {kind} is active")
-    after = {target: _full(target.bytes_free, target.bytes_total, share) for target in active}
-    short = [t for t in active if not _fits(t.bytes_free, t.bytes_total, share, max_fill)]
+    after = {
+        target: _full(target.bytes_free, target.bytes_total, share) for target in active
+    }
+    short = [
+        t for t in active if not _fits(t.bytes_free, t.bytes_total, share, max_fill)
+    ]
     worst = max(short or active, key=after.__getitem__)
     saw = (
         f"{worst.uuid}: {format_bytes(worst.bytes_free)} free of {format_bytes(worst.bytes_total)}, "
@@ -289,9 +326,12 @@ def pool(name: str, targets: Sequence[StorageTarget], seen: Directory) -> Findin
     """G12: ``seen`` is what the target's directory shows of the pool."""
     active = [target for target in seen.usable(targets) if target.active]
     if not seen.pool:
-        return rule("G12 pool", name=name).invalid(seen.pool_problem or f"the pool {name} is empty")
+        return rule("G12 pool", name=name).invalid(
+            seen.pool_problem or f"the pool {name} is empty"
+        )
     return rule("G12 pool", name=name).decide(
-        bool(active), f"the pool {name} has {len(seen.pool)} storage targets, {len(active)} active"
+        bool(active),
+        f"the pool {name} has {len(seen.pool)} storage targets, {len(active)} active",
     )
 
 
@@ -309,7 +349,9 @@ def cores(bound_tasks: int, usable: int, declared: int) -> Finding:
     """G15: ``bound_tasks`` is the number of bound tasks on the node, ``usable`` the number of physical cores that the job
     may use there.
     """
-    saw = f"{bound_tasks} task(s) on {usable} physical core(s), node.cores is {declared}"
+    saw = (
+        f"{bound_tasks} task(s) on {usable} physical core(s), node.cores is {declared}"
+    )
     return rule("G15 cores", usable=usable).decide(bound_tasks <= usable, saw)
 
 
@@ -330,12 +372,20 @@ def quota(opened: View, need_bytes: int, need_files: int) -> Finding | None:
     """G14 if there are quotas; those that could not be read in time count too."""
     short = []
     for quota in opened.quotas:
-        owner, left, files = f"quota of {quota.owner} leaves", quota.bytes_left, quota.files_left
+        owner, left, files = (
+            f"quota of {quota.owner} leaves",
+            quota.bytes_left,
+            quota.files_left,
+        )
         if left is not None and left < 1.2 * need_bytes:
-            short.append(f"{owner} {format_bytes(left)}, {format_bytes(need_bytes)} needed")
+            short.append(
+                f"{owner} {format_bytes(left)}, {format_bytes(need_bytes)} needed"
+            )
         if files is not None and files < 1.2 * need_files:
             short.append(f"{owner} {files} files, {need_files} needed")
-    doubts = [f"{q.owner} is beyond its soft limit: {q.over}" for q in opened.quotas if q.over]
+    doubts = [
+        f"{q.owner} is beyond its soft limit: {q.over}" for q in opened.quotas if q.over
+    ]
     doubts += [f"the quota of {owner} was not answered" for owner in opened.unanswered]
     if not (opened.quotas or doubts):
         return None
@@ -366,7 +416,8 @@ def metadata_health(targets: Sequence[MetadataTarget], declared: int) -> Finding
     indices = sorted(target.index for target in targets)
     known = f"metadata targets {', '.join(map(str, indices))}"
     return rule("G12 metadata targets", count=declared, last=declared - 1).decide(
-        indices == list(range(declared)), known if indices else "no metadata target is known"
+        indices == list(range(declared)),
+        known if indices else "no metadata target is known",
     )
 
 
@@ -385,7 +436,9 @@ def metadata_placement(
 
 def metadata_default(words: Sequence[str], problem: str) -> Finding:
     """G10: ``words`` are those of the request, ``problem`` is why Lustre refused it, empty if it did not."""
-    return rule("G10 metadata default", words=" ".join(words)).unless("as asked", problem)
+    return rule("G10 metadata default", words=" ".join(words)).unless(
+        "as asked", problem
+    )
 
 
 def _differs(key: str, expected: Value, fact: Value) -> bool:
@@ -403,7 +456,9 @@ def _differs(key: str, expected: Value, fact: Value) -> bool:
     if not values or not all(re.fullmatch(r"\d{1,18}", value) for value in values):
         return True
     limit = int(bound[2])
-    return not all(int(v) >= limit if bound[1] == ">=" else int(v) <= limit for v in values)
+    return not all(
+        int(v) >= limit if bound[1] == ">=" else int(v) <= limit for v in values
+    )
 
 
 #: Options of lfs setstripe, which puts the usual value in place of what it is not given.
@@ -424,12 +479,19 @@ def _sets(key: str, expect: Mapping[str, Value], path: str, fsname: str) -> str:
 
 
 def expected_settings(
-    *, expect: Mapping[str, Value], facts: Mapping[str, Value], host: str, path: str, fsname: str
+    *,
+    expect: Mapping[str, Value],
+    facts: Mapping[str, Value],
+    host: str,
+    path: str,
+    fsname: str,
 ) -> Finding:
     """G25: ``expect`` and ``facts`` have the keys of a fingerprint. ``fsname`` is the name of the file system on Lustre, for
     the commands that set something. A fact that nobody told is unknown, which is no change.
     """
-    wrong = [key for key in expect if key in facts and _differs(key, expect[key], facts[key])]
+    wrong = [
+        key for key in expect if key in facts and _differs(key, expect[key], facts[key])
+    ]
     unknown = [key for key in expect if key not in facts]
     commands = dict.fromkeys(_sets(key, expect, path, fsname) for key in wrong)
     saw = ", ".join(f"{key} is {facts[key]}" for key in wrong)

@@ -14,7 +14,10 @@ from iogauge.core.words import NO_WITNESS
 from iogauge.guards.finding import Finding, Outcome
 
 #: Outcomes by the first word of a row's ``otherwise``.
-_OUTCOMES: Final = {"remark": Outcome.WARN, **{outcome.name: outcome for outcome in Outcome}}
+_OUTCOMES: Final = {
+    "remark": Outcome.WARN,
+    **{outcome.name: outcome for outcome in Outcome},
+}
 _BRACES: Final = re.compile(r"\{\{|\}\}|\{[^{}]*\}")
 
 
@@ -49,7 +52,9 @@ class RuleText:
             return signs.get(found[0], found[0].strip("{}").partition(":")[0].upper())
 
         whole = [text for text in texts if not re.fullmatch(_BRACES, text)]
-        return list(dict.fromkeys(re.sub(_BRACES, told, text) for text in whole if text))
+        return list(
+            dict.fromkeys(re.sub(_BRACES, told, text) for text in whole if text)
+        )
 
     def of(self, kind: str, case: str) -> str:
         """Return the text of a kind (``demand``, ``remedy``) in a special case, else the usual one."""
@@ -91,12 +96,18 @@ class Rule:
         """Return a finding that does not believe."""
         return self.found(Outcome.INVALID, saw)
 
-    def decide(self, holds: bool, saw: str, otherwise: Outcome | None = None) -> Finding:
+    def decide(
+        self, holds: bool, saw: str, otherwise: Outcome | None = None
+    ) -> Finding:
         """Return OK if the demand holds, else ``otherwise``, by default the outcome of the rule's row."""
         return self.found(Outcome.OK if holds else otherwise or self.otherwise, saw)
 
     def unless(
-        self, fine: str, *problems: str, doubt: str = "", otherwise: Outcome | None = None
+        self,
+        fine: str,
+        *problems: str,
+        doubt: str = "",
+        otherwise: Outcome | None = None,
     ) -> Finding:
         """Return OK if there is no problem, of which the first counts, and a remark if there is a doubt alone."""
         if problem := next(filter(None, problems), ""):

@@ -92,7 +92,9 @@ class CaseSeen:
         """Return which node had more work of others than cores, before the run or at its end; empty if none had."""
         cores = min(self.cores, default=self.extras.node.cores)
         looks = [(load.host, load.load1) for load in self.evidence.idle]
-        looks += [(c.host, c.load1 - self.tasks_per_node) for c in self.evidence.changes]
+        looks += [
+            (c.host, c.load1 - self.tasks_per_node) for c in self.evidence.changes
+        ]
         host, load = max(looks, key=lambda look: look[1], default=("", 0.0))
         saw = f"{host} had a load of {load:.1f} beside the tasks on {cores} core(s)"
         return saw if load > cores else ""
@@ -123,14 +125,19 @@ class CaseSeen:
         A partition's disk also serves the other partitions. Empty if a device is among them that the kernel says it does not
         count: before Linux 5.14, md may count a part of a read twice.
         """
-        if any(set(view.below.unsure).intersection(view.counters) for view in self._firsts):
+        if any(
+            set(view.below.unsure).intersection(view.counters) for view in self._firsts
+        ):
             return {}
         return self._by_host(lambda view: view.below.disk_of_partition or view.counters)
 
-    def _by_host(self, names: Callable[[View], Sequence[str]]) -> Mapping[str, Sequence[str]]:
+    def _by_host(
+        self, names: Callable[[View], Sequence[str]]
+    ) -> Mapping[str, Sequence[str]]:
         named = {view.host: names(view) for view in self._firsts}
         known = all(
-            named[v.host] and not self.silent(v).intersection(named[v.host]) for v in self._firsts
+            named[v.host] and not self.silent(v).intersection(named[v.host])
+            for v in self._firsts
         )
         return named if known else {}
 
@@ -146,7 +153,8 @@ class CaseSeen:
             if counted and (counted.read or counted.written)
         }
         kinds = {
-            name: view.below.names.get(name, "").rstrip("0123456789") for name in view.below.unsure
+            name: view.below.names.get(name, "").rstrip("0123456789")
+            for name in view.below.unsure
         }
         count = {kinds[name] for name in moved & kinds.keys()}
         return frozenset(name for name, kind in kinds.items() if kind not in count)
@@ -160,12 +168,18 @@ class CaseSeen:
     def with_first(self) -> set[str]:
         """Return the hosts whose counters the first node sees: containers of one kernel over one mount share them."""
         first = self.evidence.first
-        return {v.host for v in self.evidence.views if first and v.cache_id == first.cache_id}
+        return {
+            v.host
+            for v in self.evidence.views
+            if first and v.cache_id == first.cache_id
+        }
 
     @property
     def on_network(self) -> bool:
         """Return whether the counters are those of a network's clients, which count data alone."""
-        return bool(self.counters) and not any(v.below.devices for v in self.evidence.views)
+        return bool(self.counters) and not any(
+            v.below.devices for v in self.evidence.views
+        )
 
     @property
     def copies(self) -> tuple[float, float]:
@@ -193,7 +207,11 @@ class CaseSeen:
     @property
     def cores(self) -> list[int]:
         """Return the physical cores of the nodes, as far as they told."""
-        return [n for node in self.evidence.nodes if isinstance(n := node.get("cpu.cores"), int)]
+        return [
+            n
+            for node in self.evidence.nodes
+            if isinstance(n := node.get("cpu.cores"), int)
+        ]
 
     @property
     def memories(self) -> list[int]:
@@ -201,7 +219,10 @@ class CaseSeen:
 
         This is the memory of the node, or the limit of the job's control group if that is smaller.
         """
-        told = [(node.get("mem.bytes"), node.get("mem.limit")) for node in self.evidence.nodes]
+        told = [
+            (node.get("mem.bytes"), node.get("mem.limit"))
+            for node in self.evidence.nodes
+        ]
         known = [[size for size in sizes if isinstance(size, int)] for sizes in told]
         return [min(sizes) for sizes in known if sizes]
 
@@ -245,8 +266,12 @@ class PhaseSeen:
     def unheard(self) -> str:
         """Return which nodes told nothing of an execution of all nodes, in words; empty if nobody knows."""
         nodes, heard = {view.host for view in self.case.evidence.views}, self.executions
-        told = [one.testimony for one in heard if one.testimony.expected >= len(nodes) > 1]
-        gone = sorted({host for testimony in told for host in nodes.difference(testimony.hosts)})
+        told = [
+            one.testimony for one in heard if one.testimony.expected >= len(nodes) > 1
+        ]
+        gone = sorted(
+            {host for testimony in told for host in nodes.difference(testimony.hosts)}
+        )
         return f"{some(gone)} told nothing: did the agent there end?" if gone else ""
 
     @property
@@ -294,7 +319,9 @@ class Execution:
         """Return when the job script ran a phase in this repetition; None if it does not say it."""
         name = phase.within or phase.name
         runs = self.case.evidence.runs
-        own = (run for run in runs if (run.repetition, run.name) == (self.repetition, name))
+        own = (
+            run for run in runs if (run.repetition, run.name) == (self.repetition, name)
+        )
         return next(own, None)
 
     @property
@@ -313,7 +340,9 @@ class Execution:
         if not self.testimony.complete:
             return None
         own = self.case.traits.accounts
-        counted = self.testimony.moved if own else self.testimony.counted(self.case.counters)
+        counted = (
+            self.testimony.moved if own else self.testimony.counted(self.case.counters)
+        )
         return None if counted is None else counted.read
 
     def over_time(self, way: str) -> int | None:
@@ -331,19 +360,27 @@ class Execution:
     def found_after(self) -> int | None:
         """Return how many files the first node found after it, before the next; None if nobody looked."""
         span = self.span if self.testimony.complete else None
-        later = (count for when, count in self.case.evidence.found if span and when >= span[1])
+        later = (
+            count
+            for when, count in self.case.evidence.found
+            if span and when >= span[1]
+        )
         return next(later, None)
 
     def claimed(self, way: str) -> int | None:
         """Return the bytes that it moved in a direction, as its tool says."""
         if self.output.totals:
             return self.output.totals.get(way)
-        return whole([phase.bytes_moved for phase in self.output.phases if phase.name == way])
+        return whole(
+            [phase.bytes_moved for phase in self.output.phases if phase.name == way]
+        )
 
     def told(self, hosts: Collection[str] | None = None) -> Reading:
         """Return the bytes that its tool says it moved on some hosts, evenly divided, or on all."""
         share = 1.0 if hosts is None else len(hosts) / self.case.plan.nodes
-        return Reading(*(round(share * (self.claimed(way) or 0)) for way in ("read", "write")))
+        return Reading(
+            *(round(share * (self.claimed(way) or 0)) for way in ("read", "write"))
+        )
 
     def own(self, hosts: Collection[str] | None = None) -> Reading:
         """Return the bytes of its tasks on some hosts, or on all.
@@ -351,7 +388,9 @@ class Execution:
         The kernel does not tell those of servers, nor any of a network's client. Some kernels
         count nothing. Then the tool's word stands, evenly divided, or what the tasks asked for.
         """
-        of_hosts = [w for w in self.testimony.witnesses if hosts is None or w.host in hosts]
+        of_hosts = [
+            w for w in self.testimony.witnesses if hosts is None or w.host in hosts
+        ]
         if self.testimony.speaks_of_tasks:
             if self.case.traits.accounts:
                 return sum((witness.moved for witness in of_hosts), Reading())
@@ -379,7 +418,9 @@ class Execution:
             return True
         told = self.output.parameters
         jobs: Any = told.get("jobs") or {}
-        engines = {job.get("ioengine", "psync") for job in jobs.values()} or {told.get("engine")}
+        engines = {job.get("ioengine", "psync") for job in jobs.values()} or {
+            told.get("engine")
+        }
         return engines - set(METADATA_PHASES) == {"psync"}
 
 

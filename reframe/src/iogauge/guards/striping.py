@@ -27,7 +27,8 @@ def _unlike(request: Layout, file: FileLayout, active: int) -> str | None:
     if request.begins_on_metadata and file.parts[0].pattern != "mdt":
         return f"has its first bytes in {file.parts[0]}"
     last = next(
-        (one for one in reversed(file.instantiated) if one.pattern != "mdt"), file.parts[-1]
+        (one for one in reversed(file.instantiated) if one.pattern != "mdt"),
+        file.parts[-1],
     )
     if request.pool is not None and last.pool != request.pool:
         return f"is in pool {last.pool or 'none'}"
@@ -51,7 +52,10 @@ def _other_stripes(want: Layout, part: Part, active: int) -> str:
     no objects.
     """
     count = want.stripe_count
-    if count is not None and part.stripe_count not in (count, active if count == -1 else count):
+    if count is not None and part.stripe_count not in (
+        count,
+        active if count == -1 else count,
+    ):
         return f"has {part.stripe_count} stripe(s)"
     if want.stripe_bytes not in (None, part.stripe_bytes):
         return f"has stripes of {part.stripe_bytes} bytes"
@@ -73,7 +77,9 @@ def layout(seen: tuple[CaseSeen, Striping]) -> Finding:
     request, placed = case.plan.layout, striping.placed
     demands = [" ".join(["lfs setstripe", *request.arguments()])] if request else []
     demands += [f"{len(placed)} file(s) pinned to a storage target"] if placed else []
-    demanded = rule("G10 layout", wanted=", ".join(demands) or "the layout of every file")
+    demanded = rule(
+        "G10 layout", wanted=", ".join(demands) or "the layout of every file"
+    )
     otherwise = None if demands else Outcome.WARN
     if noted.problem or not noted.files:
         why = f"not answered: {noted.problem}" if noted.problem else "no file was found"
@@ -86,7 +92,9 @@ def layout(seen: tuple[CaseSeen, Striping]) -> Finding:
         return demanded.decide(len(kinds) == 1, saw, otherwise)
     wrong = _not_as_asked(request, placed, noted, _active(case))
     more_than = f"{len(wrong)} of {max(len(noted.files), len(wrong))} are not as asked"
-    return demanded.unless(f"{_files(noted)} as asked", *(f"{one}; {more_than}" for one in wrong))
+    return demanded.unless(
+        f"{_files(noted)} as asked", *(f"{one}; {more_than}" for one in wrong)
+    )
 
 
 def _files(noted: Layouts) -> str:
@@ -101,7 +109,10 @@ def _files(noted: Layouts) -> str:
 
 
 def _not_as_asked(
-    request: Layout | None, placed: Mapping[str, int], noted: Layouts, usable: Collection[int]
+    request: Layout | None,
+    placed: Mapping[str, int],
+    noted: Layouts,
+    usable: Collection[int],
 ) -> list[str]:
     """Return what is wrong with each file, and each pinned name without a file."""
     wrong: list[str] = []
@@ -115,22 +126,34 @@ def _not_as_asked(
             pinned.add(name)
             if file.osts != (placed[name],):
                 where = ", ".join(map(str, file.osts)) or "none"
-                wrong.append(f"{file.path} is on target {where} instead of {placed[name]}")
+                wrong.append(
+                    f"{file.path} is on target {where} instead of {placed[name]}"
+                )
         elif request is None:
             wrong.append(f"{file.path} was not pinned to a target")
         elif differs := _unlike(request, file, len(usable)):
             wrong.append(f"{file.path} {differs}")
         elif in_pool and (foreign := [ost for ost in file.osts if ost not in usable]):
-            wrong.append(f"{file.path} is on target {foreign[0]}, which is not in the pool")
+            wrong.append(
+                f"{file.path} is on target {foreign[0]}, which is not in the pool"
+            )
     if len(noted.files) == noted.total:
-        wrong += [f"{name} was pinned and holds no file" for name in placed if name not in pinned]
+        wrong += [
+            f"{name} was pinned and holds no file"
+            for name in placed
+            if name not in pinned
+        ]
     return wrong
 
 
 def passed_on(seen: CaseSeen) -> Finding | None:
     """Return G10 on Lustre for the default that the target passes on, and for its metadata targets."""
     told, demanded = seen.evidence.passed_on, rule("G10 passed on")
-    return demanded.unless("both were answered", "; ".join(told.unanswered)) if told else None
+    return (
+        demanded.unless("both were answered", "; ".join(told.unanswered))
+        if told
+        else None
+    )
 
 
 def directories(seen: CaseSeen) -> Finding | None:
@@ -142,17 +165,26 @@ def directories(seen: CaseSeen) -> Finding | None:
     for output in outputs.get(DIRECTORIES_READ, ()):
         unanswered.update(output.parameters["unanswered"])  # type: ignore[call-overload]
     active = sum(target.active for target in seen.targets)
-    wanted = [f"{name}: {' '.join(layout.arguments())}" for name, layout in asked.items() if layout]
+    wanted = [
+        f"{name}: {' '.join(layout.arguments())}"
+        for name, layout in asked.items()
+        if layout
+    ]
     demanded = rule(
-        "G10 directories", wanted="; ".join(wanted) or "the layouts of IO500's directories"
+        "G10 directories",
+        wanted="; ".join(wanted) or "the layouts of IO500's directories",
     )
     for name, request in asked.items():
         if name in unanswered or name not in found:
             saw = f"{name}: {unanswered.get(name, 'nobody read its layout')}"
-            return demanded.decide(False, saw, Outcome.WARN if request is None else None)
+            return demanded.decide(
+                False, saw, Outcome.WARN if request is None else None
+            )
         told = found[name]
         of_pool = told and request and request.pool in (None, told.last.pool)
-        if request and not (told and of_pool and not _other_stripes(request, told.last, active)):
+        if request and not (
+            told and of_pool and not _other_stripes(request, told.last, active)
+        ):
             return demanded.invalid(f"{name} has {told or 'no layout of its own'}")
     return demanded.ok("; ".join(f"{name}: {found[name] or 'none'}" for name in asked))
 
@@ -174,7 +206,9 @@ def components(seen: tuple[CaseSeen, Striping]) -> Finding | None:
         for part, size in sorted(held.items(), key=lambda item: item[0].begin_bytes)
     )
     if asked is not None and asked.begins_on_metadata:
-        return rule("G10 components", "metadata").decide(there == {True}, saw, Outcome.INVALID)
+        return rule("G10 components", "metadata").decide(
+            there == {True}, saw, Outcome.INVALID
+        )
     return rule("G10 components").decide(len(held) == 1 and there == {False}, saw)
 
 
@@ -228,7 +262,9 @@ def coverage(seen: tuple[CaseSeen, Striping]) -> Finding | None:
     possible = min(len(wanted), len(noted.files))
     if hit < 0.9 * possible:
         by_chance = len(wanted) * (1 - (1 - 1 / len(wanted)) ** len(noted.files))
-        return demanded.decide(False, f"{saw} (placed at random: {by_chance:.1f})", otherwise)
+        return demanded.decide(
+            False, f"{saw} (placed at random: {by_chance:.1f})", otherwise
+        )
     mean = on.total() / min(len(wanted), on.total())
     target, most = max(on.items(), key=lambda item: (item[1], -item[0]))
     return demanded.decide(

@@ -29,17 +29,23 @@ def phase_witnessed(seen: PhaseSeen) -> Finding | None:
         return None
     writes = seen.access.direction == "write"
     done, of_each = ("wrote", seen.case.copies[0]) if writes else ("read", 1.0)
-    counts = [(part[0], part[1]) for part in parts if part is not None and part[1] is not None]
+    counts = [
+        (part[0], part[1]) for part in parts if part is not None and part[1] is not None
+    ]
     claims = []
     for claimed, counted in counts:
         saw = f"while the phase ran its counters moved {format_bytes(counted)}"
         says = f"the tasks of the first node {done} {format_bytes(claimed)}, as the tool says"
         claims.append(Claim(says, claimed, [BYTES.most(saw, counted / of_each)]))
-    fine = f"{format_bytes(min((n for _, n in counts), default=0))} or more while it ran"
+    fine = (
+        f"{format_bytes(min((n for _, n in counts), default=0))} or more while it ran"
+    )
     finding = settle("G8 witness by phase", [claims], fine=fine, tolerance=BYTES.share)
     if finding.saw == fine and len(counts) < len(parts):
         missing = f"{len(parts) - len(counts)} of {len(parts)} execution(s) by phase"
-        return rule("G8 witness by phase", "uncounted").warn(f"nobody counted {missing}")
+        return rule("G8 witness by phase", "uncounted").warn(
+            f"nobody counted {missing}"
+        )
     return finding
 
 
@@ -52,7 +58,11 @@ def phase_seconds_witnessed(seen: PhaseSeen) -> Finding | None:
         if moving is not None
     ]
     fine = f"{len(known)} of {len(parts)} execution(s) confirmed"
-    return settle("G4 clock by phase", known, fine=fine, busy=seen.case.busy) if known else None
+    return (
+        settle("G4 clock by phase", known, fine=fine, busy=seen.case.busy)
+        if known
+        else None
+    )
 
 
 def _parts(seen: PhaseSeen) -> list[_Part | None]:
@@ -61,7 +71,11 @@ def _parts(seen: PhaseSeen) -> list[_Part | None]:
     """
     several = any("lengths" in output.parameters for output in seen.outputs)
     of_ior = seen.moves_data and all("bw" in phase.rates for phase in seen.tool_phases)
-    return [_part(one, phase) for one, phase in seen.reported] if several and of_ior else []
+    return (
+        [_part(one, phase) for one, phase in seen.reported]
+        if several and of_ior
+        else []
+    )
 
 
 def _part(one: Execution, phase: Phase) -> _Part | None:
@@ -83,7 +97,9 @@ def _part(one: Execution, phase: Phase) -> _Part | None:
     return own, counted, phase.seconds, moving
 
 
-def _span_of(one: Execution, phase: Phase, clock: ClockSeen) -> tuple[float, float] | None:
+def _span_of(
+    one: Execution, phase: Phase, clock: ClockSeen
+) -> tuple[float, float] | None:
     """Return the earliest begin and the latest end of a phase, in seconds since the first node's boot; None if the
     output does not say when it ran, or not within the execution by this look at a clock.
 
@@ -91,11 +107,19 @@ def _span_of(one: Execution, phase: Phase, clock: ClockSeen) -> tuple[float, flo
     """
     run, told = one.run(one.seen.phase), one.output.moments
     lengths = one.output.parameters.get("lengths")
-    dates = {moment.name: moment.seconds - clock.utc_offset for moment in told if moment.local}
+    dates = {
+        moment.name: moment.seconds - clock.utc_offset
+        for moment in told
+        if moment.local
+    }
     begun, ended = dates.get(f"{phase.name} t_start"), dates.get(f"{phase.name} t_end")
     length = lengths.get(phase.name) if isinstance(lengths, dict) else None
     if run is None or begun is None or ended is None or length is None:
         return None
     begin = max(begun, ended - length) - clock.most
     end = min(ended + 1, begun + 1 + length) - clock.least
-    return (begin, end) if run.started - SLACK_S <= begin and end <= run.ended + SLACK_S else None
+    return (
+        (begin, end)
+        if run.started - SLACK_S <= begin and end <= run.ended + SLACK_S
+        else None
+    )

@@ -12,7 +12,15 @@ from iogauge.core.units import format_bytes
 from iogauge.guards.finding import Finding
 from iogauge.guards.ledger import BYTES, BYTES_BESIDE, Bounds, Claim, settle
 from iogauge.guards.rules import rule
-from iogauge.guards.seen import LEAST_FILES, PAGE, READ_AHEAD, CaseSeen, Execution, PhaseSeen, whole
+from iogauge.guards.seen import (
+    LEAST_FILES,
+    PAGE,
+    READ_AHEAD,
+    CaseSeen,
+    Execution,
+    PhaseSeen,
+    whole,
+)
 from iogauge.node.counters import Reading
 from iogauge.node.kinds import KINDS
 from iogauge.plan.seen import MOST_FOUND
@@ -31,10 +39,14 @@ def bytes_witnessed(seen: PhaseSeen) -> Iterator[Finding]:
     """Yield G8 for phases that report bytes."""
     if seen.phase.witnessed and seen.access.direction == "elsewhere":
         source = "block devices" if seen.phase.of_devices else ""
-        yield _settled(seen, [_past_the_target(one, source) for one in seen.executions], source)
+        yield _settled(
+            seen, [_past_the_target(one, source) for one in seen.executions], source
+        )
     direction = seen.access.direction
     if not seen.moves_data:
-        if not any(output.disturber and output.totals.get("write") for output in seen.outputs):
+        if not any(
+            output.disturber and output.totals.get("write") for output in seen.outputs
+        ):
             return
         direction = "write"
     if any(one.claimed(direction) is not None for one in seen.executions):
@@ -42,11 +54,19 @@ def bytes_witnessed(seen: PhaseSeen) -> Iterator[Finding]:
         yield _settled(seen, executions, seen.case.source)
 
 
-def _settled(seen: PhaseSeen, executions: Sequence[Sequence[Claim] | None], source: str) -> Finding:
+def _settled(
+    seen: PhaseSeen, executions: Sequence[Sequence[Claim] | None], source: str
+) -> Finding:
     """Return G8 of the claims of each execution, None if a witness is missing. ``source`` names the counter under the
     mount, empty if there is none.
     """
-    words = [w for claims in executions for claim in claims or () for w in claim.words if w.exact]
+    words = [
+        w
+        for claims in executions
+        for claim in claims or ()
+        for w in claim.words
+        if w.exact
+    ]
     least = min((word.most * (1 - BYTES.share) for word in words), default=0.0)
     unseen = (
         f"{source} could not be read. Before Lustre 2.17 only root can read it: run as root, or update the client"
@@ -72,10 +92,14 @@ def _at_most(
     """
     if count is None:
         return []
-    return [BYTES.most(f"{who} {format_bytes(max(0, count))}", count / of_each, exact=exact)]
+    return [
+        BYTES.most(f"{who} {format_bytes(max(0, count))}", count / of_each, exact=exact)
+    ]
 
 
-def _own(count: int, beside: int, source: str, there: int | None = None) -> list[Bounds]:
+def _own(
+    count: int, beside: int, source: str, there: int | None = None
+) -> list[Bounds]:
     """Return the words of the kernel, which moved ``count`` bytes for the tasks, up to ``beside`` of them beside their data.
 
     Tasks also read programs. No more than ``there`` can have come from the target, if that is known.
@@ -93,12 +117,20 @@ def _beside(seen: PhaseSeen, direction: str) -> int:
     beside = 0
     for output in (output for output in seen.outputs if output.totals):
         # The bytes are those of all phases, and so are the ends, the metadata and the unscored ones.
-        operations = max(operations, sum(phase.operations or 0 for phase in output.phases))
+        operations = max(
+            operations, sum(phase.operations or 0 for phase in output.phases)
+        )
         ends = 2 * (READ_AHEAD if direction == "read" else _METADATA_OF_TREES)
         beside = max(beside, output.beside.get(direction, 0))
         if output.disturber:
-            beside = max(beside, (output.disturber.phase.operations or 0) * _METADATA_OF_TREES)
-    return beside if seen.access.o_direct else beside + operations * ends * seen.phase.samples
+            beside = max(
+                beside, (output.disturber.phase.operations or 0) * _METADATA_OF_TREES
+            )
+    return (
+        beside
+        if seen.access.o_direct
+        else beside + operations * ends * seen.phase.samples
+    )
 
 
 def _carriers(case: CaseSeen) -> list[str]:
@@ -115,12 +147,18 @@ def _carriers(case: CaseSeen) -> list[str]:
     ]
 
     def shares(name: str) -> list[float]:
-        return [passed.get(name, Reading()).written / claimed for passed, claimed in writes]
+        return [
+            passed.get(name, Reading()).written / claimed for passed, claimed in writes
+        ]
 
     names = {name for passed, _ in writes for name in passed}
     carried = [name for name in names if min(shares(name)) >= 1 - BYTES.share]
     single = [name for name in carried if name]
-    return [name for name in single if max(shares(name)) <= 1 + BYTES.share] or single or carried
+    return (
+        [name for name in single if max(shares(name)) <= 1 + BYTES.share]
+        or single
+        or carried
+    )
 
 
 def _past_the_target(one: Execution, source: str) -> list[Claim] | None:
@@ -132,7 +170,9 @@ def _past_the_target(one: Execution, source: str) -> list[Claim] | None:
         return None
     claimed = sum(phase.bytes_moved or 0 for phase in one.output.phases)
     first = evidence.first
-    moved = heard.counted({first.host: evidence.disks} if first and evidence.disks else {})
+    moved = heard.counted(
+        {first.host: evidence.disks} if first and evidence.disks else {}
+    )
     words = _own(heard.moved.read, 0, source) if source else []
     who = f"a device below {source or 'the mount'} moved"
     words += _at_most(who, moved.read if moved else None)
@@ -141,7 +181,12 @@ def _past_the_target(one: Execution, source: str) -> list[Claim] | None:
 
 def _claims_of(one: Execution, way: str) -> list[Claim] | None:
     """Return the claims of an execution with the words of all that counted, or None if a witness is missing."""
-    seen, output, testimony, claimed = one.seen, one.output, one.testimony, one.claimed(way)
+    seen, output, testimony, claimed = (
+        one.seen,
+        one.output,
+        one.testimony,
+        one.claimed(way),
+    )
     if claimed is None or not testimony.complete:
         return None
     case, source, words = seen.case, seen.case.source, list[Bounds]()
@@ -169,17 +214,25 @@ def _claims_of(one: Execution, way: str) -> list[Claim] | None:
     under = counted.way(way) if counted else one.over_time(way)
     words += _at_most(f"{source} moved", under, fewest, exact=bool(counted and source))
     if least is not None:
-        words += _at_most(f"a device below {source or 'the mount'} moved", least.way(way))
+        words += _at_most(
+            f"a device below {source or 'the mount'} moved", least.way(way)
+        )
     if counted is None and (carriers := _carriers(case)):
         # A mirror reads a part from each of its disks.
         through = sum(passed.get(name, Reading()).way(way) for name in carriers)
         words += _at_most(f"{_PASSAGES} moved", through)
     claims = [Claim(f"{tool} {format_bytes(claimed)}, as it says", claimed, words)]
-    operations = whole([phase.operations for phase in output.phases if phase.name == way])
+    operations = whole(
+        [phase.operations for phase in output.phases if phase.name == way]
+    )
     if operations and testimony.calls.read > 0 and posix and asks:
         calls = testimony.calls.way(way)
-        called = BYTES.most(f"its tasks called the kernel {calls} times for that", calls)
-        claims.append(Claim(f"{tool} {operations} times, as it says", operations, [called]))
+        called = BYTES.most(
+            f"its tasks called the kernel {calls} times for that", calls
+        )
+        claims.append(
+            Claim(f"{tool} {operations} times, as it says", operations, [called])
+        )
     return claims
 
 
@@ -204,21 +257,28 @@ def targets_witnessed(seen: PhaseSeen) -> Finding | None:
         for file in files
     )
     moved = {
-        int(name[3:], 16): n for name, n in counted.items() if name.startswith("OST") and n > 0
+        int(name[3:], 16): n
+        for name, n in counted.items()
+        if name.startswith("OST") and n > 0
     }
     silent = sorted(held - set(moved))
     beside = sum(moved[index] for index in set(moved) - held)
     on = sorted((moved[index], index) for index in set(moved) & held)
     saw = f"bytes with {len(on)} of {len(held)} storage targets of the files"
     if on:
-        ends = (f"{format_bytes(count)} (ost{index:04x})" for count, index in (on[0], on[-1]))
+        ends = (
+            f"{format_bytes(count)} (ost{index:04x})"
+            for count, index in (on[0], on[-1])
+        )
         saw += f", {' to '.join(ends)}"
     if beside:
         saw += f"; {format_bytes(beside)} with targets that hold none of them"
     if silent:
         more = f" and {len(silent) - 1} more" if silent[1:] else ""
         saw += f"; none with ost{silent[0]:04x}{more}"
-    return rule("G11 bytes by target", "" if every else "part").decide(not (silent and every), saw)
+    return rule("G11 bytes by target", "" if every else "part").decide(
+        not (silent and every), saw
+    )
 
 
 def storage(seen: PhaseSeen) -> Finding | None:
@@ -230,7 +290,9 @@ def storage(seen: PhaseSeen) -> Finding | None:
         saw = f"the target is memory, not storage{because(traits.why)}"
         return rule("G9 storage").invalid(saw)
     if traits.unsynced:
-        return rule("G9 storage").invalid(f"fsync proves nothing here{because(traits.unsynced)}")
+        return rule("G9 storage").invalid(
+            f"fsync proves nothing here{because(traits.unsynced)}"
+        )
     for one in seen.executions:
         # fio may remove what it made before it is written, and does beside another load.
         if one.output.parameters.get("unlink") != "1" and not one.output.disturber:
@@ -241,7 +303,9 @@ def storage(seen: PhaseSeen) -> Finding | None:
             made.append(_files_claim(one, operations["create"]))
     unseen = ""
     if not (case.counters and case.kind.syncs) and most >= LEAST_FILES:
-        unseen = f"{most} file(s) were made or removed, and nothing under the mount counts"
+        unseen = (
+            f"{most} file(s) were made or removed, and nothing under the mount counts"
+        )
     fine, required = "the target is storage", case.witness_required
     return settle("G9 storage", [made], fine=fine, unseen=unseen, required=required)
 

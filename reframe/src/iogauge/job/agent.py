@@ -61,7 +61,9 @@ def _facts(directory: str, out: str) -> int:
         path = expand(directory)
         answer = {
             "load": host.look(path).to_json(),
-            "fingerprint": probes.collect(path, processes=[*filter(None, [server_here()])]),
+            "fingerprint": probes.collect(
+                path, processes=[*filter(None, [server_here()])]
+            ),
             "clock": host.read_clock().to_json(),
             "versions": between.versions(),
         }
@@ -74,7 +76,9 @@ def _facts(directory: str, out: str) -> int:
 def _progress(directory: str) -> Progress:
     from iogauge.workspace.removal import Progress
 
-    return Progress(directory, lambda text: print(visible(text), file=sys.stderr, flush=True))
+    return Progress(
+        directory, lambda text: print(visible(text), file=sys.stderr, flush=True)
+    )
 
 
 def _remove(directory: str, seconds: float) -> int:
@@ -108,7 +112,14 @@ def _empty(directory: str) -> int:
 
 
 #: Commands of which only a case on Lustre has need.
-_FOR_LUSTRE = {"pin", "spread", "stripe-directory", "on-metadata-targets", "passed-on", "checksums"}
+_FOR_LUSTRE = {
+    "pin",
+    "spread",
+    "stripe-directory",
+    "on-metadata-targets",
+    "passed-on",
+    "checksums",
+}
 
 
 def _on_lustre(argv: list[str]) -> int | None:

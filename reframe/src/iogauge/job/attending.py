@@ -53,7 +53,9 @@ def begin_lease() -> None:
     """
     script = os.getppid()
     secret = os.open(
-        files.SERVERS_SECRET, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600
+        files.SERVERS_SECRET,
+        os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC,
+        0o600,
     )
     os.write(secret, f"{uuid.uuid4()}\n".encode())
     os.close(secret)
@@ -143,7 +145,9 @@ class _Attendant:
         if self._why == "a signal":
             return 0
         what = f"{self._name} server" if self._program else "agent"
-        print(visible(f"iogauge: {what} failed on {host}: {self._why}"), file=sys.stderr)
+        print(
+            visible(f"iogauge: {what} failed on {host}: {self._why}"), file=sys.stderr
+        )
         return 1
 
     def _told(self, number: int, frame: FrameType | None) -> None:
@@ -151,7 +155,10 @@ class _Attendant:
 
     def _look(self) -> None:
         """Set the reason to end, if there is one. A thousand nodes must not open a shared file all the time."""
-        if os.getppid() != self._front or processes.parent(self._front) != self._launcher:
+        if (
+            os.getppid() != self._front
+            or processes.parent(self._front) != self._launcher
+        ):
             self._why = "what started it is gone"
         now = time.monotonic()
         if now - self._renewed > self._lease_s / 5:
@@ -160,7 +167,9 @@ class _Attendant:
                 if beat != self._beat:
                     self._beat, self._renewed = beat, now
             if now - self._renewed > self._lease_s:
-                self._why = f"the job did not renew {files.LEASE} for {self._lease_s:.0f} s"
+                self._why = (
+                    f"the job did not renew {files.LEASE} for {self._lease_s:.0f} s"
+                )
 
 
 def await_all(nodes: int, tool: str, launcher: int, seconds: float) -> int:
@@ -180,16 +189,25 @@ def await_all(nodes: int, tool: str, launcher: int, seconds: float) -> int:
                     print(visible(f"{files.REFUSAL}{text}"))
                 return files.REFUSED
             there = set(found.by_host(files.VIEW))
-            served = {host: str(words[0]) for host, words in found.by_host(seen.SERVER).items()}
+            served = {
+                host: str(words[0])
+                for host, words in found.by_host(seen.SERVER).items()
+            }
             if tool:
                 if _apart(tool, served):
                     return 1
-                reached |= {h for h in there - reached if h in served and _reach(served[h])}
+                reached |= {
+                    h for h in there - reached if h in served and _reach(served[h])
+                }
             if len(reached if tool else there) >= nodes:
                 _write(found)
                 return 0
             if over or ended:
-                why = f"within {seconds:.0f} s" if over else "and what started them has ended"
+                why = (
+                    f"within {seconds:.0f} s"
+                    if over
+                    else "and what started them has ended"
+                )
                 _complain(tool, nodes, reached if tool else there, served, why)
                 return 1
         time.sleep(0.2)
@@ -212,7 +230,9 @@ def _apart(tool: str, served: dict[str, str]) -> bool:
     return bool(shared)
 
 
-def _complain(tool: str, nodes: int, there: set[str], served: dict[str, str], why: str) -> None:
+def _complain(
+    tool: str, nodes: int, there: set[str], served: dict[str, str], why: str
+) -> None:
     """Print which nodes answered, and what the others and their launcher said."""
     lines = Path(files.AGENTS_ERRORS).read_text(errors="replace").splitlines()
     own = [line for line in lines if line.startswith("iogauge: ")]
@@ -230,7 +250,9 @@ def _complain(tool: str, nodes: int, there: set[str], served: dict[str, str], wh
     what = f"{tool} servers" if tool else "agents"
     names = ", ".join(sorted(there)) or "none"
     print(
-        visible(f"iogauge: {what} failed: {len(there)} of {nodes} nodes answered {why} ({names})")
+        visible(
+            f"iogauge: {what} failed: {len(there)} of {nodes} nodes answered {why} ({names})"
+        )
     )
 
 

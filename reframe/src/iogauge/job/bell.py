@@ -39,7 +39,8 @@ class Bell:
             os.mkfifo(pipe, 0o600)
         # Open for both ways: nobody waits for the other end, and the question is never at an end.
         self._says, self._asked = (
-            os.open(pipe, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC) for pipe in self._places
+            os.open(pipe, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
+            for pipe in self._places
         )
 
     def fileno(self) -> int:
@@ -53,11 +54,15 @@ class Bell:
         *lines, self._waiting = self._waiting.split(b"\n")
         for line in lines:
             match line.decode(errors="replace").split(" "):
-                case ["task", process, start] if process.isdecimal() and start.isdecimal():
+                case ["task", process, start] if (
+                    process.isdecimal() and start.isdecimal()
+                ):
                     yield Task(int(process), int(start))
                 case [("before" | "after") as when, execution]:
                     self._look(when, execution)
-                    with contextlib.suppress(BlockingIOError):  # nobody has read many answers
+                    with contextlib.suppress(
+                        BlockingIOError
+                    ):  # nobody has read many answers
                         os.write(self._says, line + b"\n")
 
     def _look(self, when: str, execution: str) -> None:
@@ -71,7 +76,9 @@ class Bell:
             self._before = counts
         else:
             gone = dict.fromkeys(self._before.keys() - counts.keys())
-            told = {n: one for n, one in counts.items() if self._before.get(n, ()) != one} | gone
+            told = {
+                n: one for n, one in counts.items() if self._before.get(n, ()) != one
+            } | gone
         note(COUNTERS, [execution, when, told])
 
     def close(self) -> None:

@@ -114,10 +114,14 @@ _MODULES: Final = {
 class _Keeper:
     """Serves the job script of an opened case, and looks at the target meanwhile."""
 
-    def __init__(self, order: JobOrder, opened: Opened, run: Callable[[list[str]], int]) -> None:
+    def __init__(
+        self, order: JobOrder, opened: Opened, run: Callable[[list[str]], int]
+    ) -> None:
         view, self._run = opened.view, run
         held_by = opened.directory if _is_exact(order.type, view) else None
-        self.recorder = Recorder(view.counters if view else (), held_by, opened.directory)
+        self.recorder = Recorder(
+            view.counters if view else (), held_by, opened.directory
+        )
         self._sampler = Sampler(order.type)
         self._bell: Bell | None = None
 

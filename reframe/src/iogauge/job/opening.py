@@ -71,7 +71,9 @@ def look_as_declared(target: str, order: JobOrder) -> tuple[View, Directory | No
     return view, look_at_directory(view, order.pool) if _striped(order) else None
 
 
-def preflight(view: View, seen: Directory | None, order: JobOrder) -> list[finding.Finding]:
+def preflight(
+    view: View, seen: Directory | None, order: JobOrder
+) -> list[finding.Finding]:
     """Return the findings of the guards that must hold before the first byte is written."""
     findings = [
         identify([view], order),
@@ -86,11 +88,16 @@ def preflight(view: View, seen: Directory | None, order: JobOrder) -> list[findi
     return findings
 
 
-def _on_lustre(view: View, seen: Directory, order: JobOrder) -> Iterator[finding.Finding]:
+def _on_lustre(
+    view: View, seen: Directory, order: JobOrder
+) -> Iterator[finding.Finding]:
     """Yield the findings of the guards that hold on Lustre alone."""
     targets = seen.usable(view.targets)
     yield health(
-        targets=view.targets, declared=order.targets, out=order.out, space=view.whole_space
+        targets=view.targets,
+        declared=order.targets,
+        out=order.out,
+        space=view.whole_space,
     )
     if order.pool is not None:
         yield pool(order.pool, view.targets, seen)
@@ -123,7 +130,9 @@ def _mdts(seen: Directory, order: JobOrder) -> Collection[int]:
     return seen.mdts
 
 
-def stripes_of(view: View, seen: Directory | None, order: JobOrder) -> Iterator[finding.Finding]:
+def stripes_of(
+    view: View, seen: Directory | None, order: JobOrder
+) -> Iterator[finding.Finding]:
     """Yield whether a shared file is large enough for its stripes, if these are known by now."""
     parts = seen.parts_of(order.layout, view.targets) if seen else ()
     if part := last_with_data(parts, order.shared_bytes):
@@ -162,7 +171,9 @@ def _beating(held: lock.Lock, lease_s: float) -> Iterator[None]:
     def beat() -> None:
         kept = True
         while not done.wait(lease_s / lock.BEATS):
-            with contextlib.suppress(OSError):  # the storage may recover; the release shows it
+            with contextlib.suppress(
+                OSError
+            ):  # the storage may recover; the release shows it
                 if kept and not held.beat():
                     kept = False
                     now = lock.standing(held.place) or "nobody"
@@ -214,7 +225,9 @@ def _enter(
     """
     view, seen = look_as_declared(target, order)
     findings = preflight(view, seen, order)
-    if findings[0].outcome is finding.Outcome.OK:  # settings of another file system say nothing
+    if (
+        findings[0].outcome is finding.Outcome.OK
+    ):  # settings of another file system say nothing
         findings += as_expected(view, order)
     if order.bound_tasks:
         findings.append(cores(order.bound_tasks, usable_cores(), order.cores))
@@ -281,12 +294,15 @@ def prepare(order: JobOrder, leaving: contextlib.ExitStack) -> Opened:
             target, lambda: _enter(order, target, of_job), PROGRAM_SECONDS
         )
         disks = _disks(order)
-        return replace(opened, view=view, directory_seen=seen, refused=refused, disks=disks)
+        return replace(
+            opened, view=view, directory_seen=seen, refused=refused, disks=disks
+        )
     except processes.NoAnswer as error:
         return replace(opened, failed=str(error))
     except (OSError, LustreError) as error:
         return replace(
-            opened, refused=(f"{order.target}: {getattr(error, 'strerror', None) or error}",)
+            opened,
+            refused=(f"{order.target}: {getattr(error, 'strerror', None) or error}",),
         )
     except lock.Occupied as error:
         return replace(opened, occupied=str(error))

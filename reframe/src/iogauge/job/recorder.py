@@ -103,7 +103,10 @@ def _files_below(directory: str) -> Iterator[str]:
                     waiting.append(entry.path)
                 elif entry.is_file(follow_symlinks=False):
                     number = entry.inode()
-                    if number not in numbers or entry.stat(follow_symlinks=False).st_nlink == 1:
+                    if (
+                        number not in numbers
+                        or entry.stat(follow_symlinks=False).st_nlink == 1
+                    ):
                         numbers.add(number)
                         yield entry.path
 
@@ -159,7 +162,11 @@ def libraries_of(processes: Sequence[int]) -> list[str]:
     for pid in processes:
         with contextlib.suppress(OSError):
             lines = Path(f"/proc/{pid}/maps").read_text("utf-8", "replace").splitlines()
-            files = {os.path.basename(line[line.index("/") :]) for line in lines if "/" in line}
+            files = {
+                os.path.basename(line[line.index("/") :])
+                for line in lines
+                if "/" in line
+            }
             names |= {name for name in files if ".so" in name}
     return sorted(names)
 
@@ -171,7 +178,9 @@ class Mounts:
     not show the directory, or change between two looks at them. Nothing is hidden then, and ``unsettled`` says to look again.
     """
 
-    def __init__(self, process: int | str, directory: str, own: Mount | None = None) -> None:
+    def __init__(
+        self, process: int | str, directory: str, own: Mount | None = None
+    ) -> None:
         """Read the mounts of a process; raises OSError."""
         self._directory, self._root = directory, f"/proc/{process}/root"
         # What is opened shows the mounts below the root of that moment.
@@ -201,7 +210,8 @@ class Mounts:
         at = [
             m
             for m in parse_mountinfo(text)
-            if inside.startswith(f"{m.point.rstrip('/')}/") or m.point.startswith(inside)
+            if inside.startswith(f"{m.point.rstrip('/')}/")
+            or m.point.startswith(inside)
         ]
         self._hides: list[str] = []
         root = _number_of(self._root)
@@ -231,7 +241,10 @@ def _number_of(path: str) -> tuple[int, int] | None:
 
 def _is_another(mount: Mount, own: Mount) -> bool:
     """Return whether a mount is of another file system. One that an automounter mounted again has the same source."""
-    return mount.device != own.device and (mount.type, mount.source) != (own.type, own.source)
+    return mount.device != own.device and (mount.type, mount.source) != (
+        own.type,
+        own.source,
+    )
 
 
 class _Log:
@@ -267,7 +280,10 @@ class Recorder:
     """
 
     def __init__(
-        self, counters: Sequence[str], held_by: str | None = None, directory: str | None = None
+        self,
+        counters: Sequence[str],
+        held_by: str | None = None,
+        directory: str | None = None,
     ) -> None:
         """Open the counters; what cannot be read is left out."""
         self._looks: list[Callable[[], Reading]] = []
@@ -288,10 +304,14 @@ class Recorder:
         self._mounts: dict[str, Mounts] = {}
         if held_by is not None:
             with contextlib.suppress(OSError):
-                self._held_by = os.open(held_by, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+                self._held_by = os.open(
+                    held_by, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+                )
         if directory is not None:
             with contextlib.suppress(OSError):
-                self._mounts[os.readlink("/proc/self/ns/mnt")] = Mounts("self", directory)
+                self._mounts[os.readlink("/proc/self/ns/mnt")] = Mounts(
+                    "self", directory
+                )
         self._own = next((mounts.own for mounts in self._mounts.values()), None)
         for name in counters:
             with contextlib.suppress(OSError, ValueError):
@@ -311,7 +331,10 @@ class Recorder:
         self._processes.settle()
         self._task, self._looks_at_task = server, 0
         # A server has worked in earlier phases.
-        self._asked_before, self._asked_most = asked_by(self._task_tree(_MANY_PROCESSES)), (0, 0)
+        self._asked_before, self._asked_most = (
+            asked_by(self._task_tree(_MANY_PROCESSES)),
+            (0, 0),
+        )
         for _ in range(_TRIES):
             if self.look():
                 break
@@ -372,7 +395,9 @@ class Recorder:
     def _look_at_task(self) -> None:
         """Note what the first task of this node has asked for."""
         now = time.clock_gettime(time.CLOCK_BOOTTIME)
-        processes = self._task_tree(_MANY_PROCESSES if self.pause_s == PAUSE_S else _MOST_PROCESSES)
+        processes = self._task_tree(
+            _MANY_PROCESSES if self.pause_s == PAUSE_S else _MOST_PROCESSES
+        )
         asked = asked_by(processes)
         if not processes or self._late(now):
             return
@@ -398,11 +423,17 @@ class Recorder:
     def _notice_begin(self) -> None:
         """Look still more often if the tool has begun since the phase did."""
         moved, files = (
-            abs(after - before) for after, before in zip(self._total, self._at_begin, strict=True)
+            abs(after - before)
+            for after, before in zip(self._total, self._at_begin, strict=True)
         )
-        begun = max(moved, sum(self._asked_most)) >= _BEGUN_BYTES or files >= _BEGUN_FILES
+        begun = (
+            max(moved, sum(self._asked_most)) >= _BEGUN_BYTES or files >= _BEGUN_FILES
+        )
         if self._starting_until and begun:
-            self._starting_until, self._close_until = 0.0, time.monotonic() + CLOSE_FOR_S
+            self._starting_until, self._close_until = (
+                0.0,
+                time.monotonic() + CLOSE_FOR_S,
+            )
 
     def _look_at_mounts(self, now: float, processes: Sequence[int]) -> None:
         """Note a mount that hides the case's directory or a part of it, also from a tool with mounts of its own."""
@@ -425,7 +456,9 @@ class Recorder:
         status = os.fstatvfs(self._held_by)
         if not status.f_files:
             return 0, 0
-        return status.f_files - status.f_ffree, (status.f_blocks - status.f_bfree) * status.f_frsize
+        return status.f_files - status.f_ffree, (
+            status.f_blocks - status.f_bfree
+        ) * status.f_frsize
 
     def write(self) -> None:
         """Write the waiting lines; raises OSError."""

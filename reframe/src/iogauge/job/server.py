@@ -72,7 +72,14 @@ class Server:
         words = [f"--server=ip:{address},{port}"]
         if self._name == "elbencho":
             secret = os.path.abspath(SERVERS_SECRET)
-            words = ["--service", "--foreground", "--port", str(port), "--svcpwfile", secret]
+            words = [
+                "--service",
+                "--foreground",
+                "--port",
+                str(port),
+                "--svcpwfile",
+                secret,
+            ]
         environment = os.environ | {"IOG_SERVER": self._token}
         self._process = subprocess.Popen(
             [program, *words], stdin=subprocess.DEVNULL, env=environment
@@ -101,7 +108,9 @@ class Server:
         _, left = processes.kill(f"IOG_SERVER={self._token}".encode(), _ENDS_S)
         self._process.poll()
         if left:
-            raise OSError(f"{self._name} does not end: processes {' '.join(map(str, left))}")
+            raise OSError(
+                f"{self._name} does not end: processes {' '.join(map(str, left))}"
+            )
 
 
 def _listeners(port: int) -> int:

@@ -111,7 +111,11 @@ def pin(pins_file: str, directory: str) -> dict[str, Any]:
             stripe_count=1, start=target, stripe_bytes=pins.stripe_bytes, pool=pins.pool
         )
         for first in range(0, len(chosen), NAMES_PER_COMMAND):
-            run_lfs("setstripe", *layout.arguments(), *chosen[first : first + NAMES_PER_COMMAND])
+            run_lfs(
+                "setstripe",
+                *layout.arguments(),
+                *chosen[first : first + NAMES_PER_COMMAND],
+            )
     return {"placed": placed}
 
 
@@ -172,7 +176,9 @@ def with_files(top: str) -> dict[str, tuple[int, ...]]:
 
     chosen = random.sample(holding, min(_DIRECTORIES, len(holding)))
     return {
-        os.path.relpath(path, top): parse_getdirstripe(run_lfs("getdirstripe", "-y", path))[0]
+        os.path.relpath(path, top): parse_getdirstripe(
+            run_lfs("getdirstripe", "-y", path)
+        )[0]
         for path in chosen
     }
 
@@ -214,4 +220,6 @@ def passed_on_by(paths: Sequence[str]) -> dict[str, Any]:
 def switch_checksums(state: str, directory: str, folder: str) -> None:
     """Switch the checksums of the client on or off; keep the old values in a folder."""
     mount = find_mount(expand(directory))
-    checksums.switch_checksums(state == "on", mount.source if mount else "", Path(folder))
+    checksums.switch_checksums(
+        state == "on", mount.source if mount else "", Path(folder)
+    )

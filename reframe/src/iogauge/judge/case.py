@@ -13,7 +13,14 @@ from iogauge.core.units import with_unit
 from iogauge.core.words import Tier
 from iogauge.evidence import model
 from iogauge.guards import contents, others
-from iogauge.guards.catalogue import OF_CASE, OF_LAYOUT, OF_METRIC, OF_PHASE, Guards, Seen
+from iogauge.guards.catalogue import (
+    OF_CASE,
+    OF_LAYOUT,
+    OF_METRIC,
+    OF_PHASE,
+    Guards,
+    Seen,
+)
 from iogauge.guards.finding import Finding, Outcome
 from iogauge.guards.seen import CaseSeen
 from iogauge.judge.verdict import (
@@ -35,30 +42,45 @@ REFERENCE: Final = "reference"
 
 def _ask(guards: Guards[Seen], seen: Seen) -> list[Finding]:
     said = [speak(seen) for speak in guards.values()]
-    return [one for each in said for one in ([each] if isinstance(each, Finding) else each or ())]
+    return [
+        one
+        for each in said
+        for one in ([each] if isinstance(each, Finding) else each or ())
+    ]
 
 
 def findings_of(case: CaseSeen) -> list[Finding]:
     """Return all findings of a case: those of the whole case first, then those of each metric."""
     findings = _ask(OF_CASE, case)
-    layouts = [finding for layout in case.layouts for finding in _ask(OF_LAYOUT, layout)]
+    layouts = [
+        finding for layout in case.layouts for finding in _ask(OF_LAYOUT, layout)
+    ]
     findings += dict.fromkeys(layouts)  # repetitions with equal findings count once
     of_metric: dict[str, list[Finding]] = {}
     for phase in case.phases:
         of_phase = _ask(OF_PHASE, phase)
         for name in phase.phase.rates:
-            of_metric[name] = [finding for finding in of_phase if finding.metric in (None, name)]
+            of_metric[name] = [
+                finding for finding in of_phase if finding.metric in (None, name)
+            ]
     # If a source is not believed, neither is a metric that is computed from it.
     for name, computed in case.plan.computed.items():
-        of_metric[name] = [finding for source in computed.sources for finding in of_metric[source]]
+        of_metric[name] = [
+            finding for source in computed.sources for finding in of_metric[source]
+        ]
     for name, answers in of_metric.items():
         # A source that the case does not promise has no verdict, and no spread to judge.
-        own = [*answers, *(_ask(OF_METRIC, (case, name)) if name in case.values else ())]
+        own = [
+            *answers,
+            *(_ask(OF_METRIC, (case, name)) if name in case.values else ()),
+        ]
         findings += [dataclasses.replace(finding, metric=name) for finding in own]
     return findings
 
 
-def _said(plan: CasePlan, evidence: model.Evidence, metric: str) -> tuple[str, Unsettled | None]:
+def _said(
+    plan: CasePlan, evidence: model.Evidence, metric: str
+) -> tuple[str, Unsettled | None]:
     """Return the notes of the outputs about a metric, each once, and the first thing that they leave open about it."""
     found = [
         (output, rate)
@@ -67,8 +89,12 @@ def _said(plan: CasePlan, evidence: model.Evidence, metric: str) -> tuple[str, U
         if name == metric
         for output in evidence.outputs[phase.name]
     ]
-    notes = dict.fromkeys(output.notes[rate] for output, rate in found if rate in output.notes)
-    left_open = (output.unsettled[rate] for output, rate in found if rate in output.unsettled)
+    notes = dict.fromkeys(
+        output.notes[rate] for output, rate in found if rate in output.notes
+    )
+    left_open = (
+        output.unsettled[rate] for output, rate in found if rate in output.unsettled
+    )
     return "; ".join(notes), next(left_open, None)
 
 
@@ -90,7 +116,11 @@ class Judgement:
             for m in self.metrics
             if m.median is not None
         )
-        reason = self.reason.split("; demanded")[0] if not figures else self.reason.split("; ")[0]
+        reason = (
+            self.reason.split("; demanded")[0]
+            if not figures
+            else self.reason.split("; ")[0]
+        )
         return f"{figures}: {reason}" if figures else reason
 
     @property
@@ -156,37 +186,60 @@ def judge(
     """
     if evidence.refused:
         return Judgement(
-            (), (), Verdict.INVALID, "refused before a byte was written: " + evidence.refused[0]
+            (),
+            (),
+            Verdict.INVALID,
+            "refused before a byte was written: " + evidence.refused[0],
         )
     ended = CaseSeen(plan, evidence, extras, tier, metrics, {}, measured)
     if evidence.occupied:
         waited = others.exclusive(ended)
-        return Judgement((), (waited,), Verdict.CONTAMINATED, f"nothing was measured: {waited}")
+        return Judgement(
+            (), (waited,), Verdict.CONTAMINATED, f"nothing was measured: {waited}"
+        )
     if evidence.mismatch and (wrong := contents.verification(ended)):
         return Judgement((), (wrong,), Verdict.INVALID, str(wrong))
-    values = check_samples(metrics, model.rates_of(plan, evidence.outputs), plan.samples)
+    values = check_samples(
+        metrics, model.rates_of(plan, evidence.outputs), plan.samples
+    )
     findings = findings_of(dataclasses.replace(ended, values=values))
-    used, beside = references_of(plan, metrics, references, extras, unreferenced, standing)
-    wide = [(name, doubt) for name, one in used.items() if (doubt := doubt_of_bounds(one))]
+    used, beside = references_of(
+        plan, metrics, references, extras, unreferenced, standing
+    )
+    wide = [
+        (name, doubt) for name, one in used.items() if (doubt := doubt_of_bounds(one))
+    ]
     wide += beside
     doubted = {name for name, _ in wide}
     wide += [
         (name, doubt)
         for name, one in used.items()
-        if name not in doubted and (doubt := doubt_of_figure(statistics.median(values[name]), one))
+        if name not in doubted
+        and (doubt := doubt_of_figure(statistics.median(values[name]), one))
     ]
     findings += [doubtful(name, doubt) for name, doubt in wide]
     decided = []
     for metric in metrics:
         name, (notes, unsettled) = metric.name, _said(plan, evidence, metric.name)
         one = decide_metric(
-            metric, values[name], findings, used.get(name), unreferenced, unsettled=unsettled
+            metric,
+            values[name],
+            findings,
+            used.get(name),
+            unreferenced,
+            unsettled=unsettled,
         )
-        decided.append(dataclasses.replace(one, reason=f"{one.reason}: {notes}") if notes else one)
+        decided.append(
+            dataclasses.replace(one, reason=f"{one.reason}: {notes}") if notes else one
+        )
     verdict = worst([m.verdict for m in needed(decided, recorded)])
     if verdict is Verdict.ERROR:
         raise ToolOutputError("the scenario promises no metric")
     outputs = [output for outs in evidence.outputs.values() for output in outs]
     versions = {f"{o.tool} {o.version}" for o in outputs if o.phases}
-    text = "; ".join(f"{m.metric.name}: {m.reason}" for m in decided if m.verdict is verdict)
-    return Judgement(tuple(decided), tuple(findings), verdict, text, tuple(sorted(versions)))
+    text = "; ".join(
+        f"{m.metric.name}: {m.reason}" for m in decided if m.verdict is verdict
+    )
+    return Judgement(
+        tuple(decided), tuple(findings), verdict, text, tuple(sorted(versions))
+    )

@@ -16,7 +16,13 @@ from datetime import date, datetime, timezone
 from enum import Enum
 from pathlib import Path
 
-from iogauge.core.measurement import Metric, Quantity, Reference, ToolOutputError, Unsettled
+from iogauge.core.measurement import (
+    Metric,
+    Quantity,
+    Reference,
+    ToolOutputError,
+    Unsettled,
+)
 from iogauge.core.units import with_unit
 from iogauge.guards.finding import Finding, Outcome
 
@@ -105,7 +111,9 @@ class MetricVerdict:
 
 
 def check_samples(
-    metrics: Sequence[Metric], samples: Mapping[str, Sequence[Quantity]], repetitions: int
+    metrics: Sequence[Metric],
+    samples: Mapping[str, Sequence[Quantity]],
+    repetitions: int,
 ) -> dict[str, tuple[float, ...]]:
     """Return the samples by metric: complete, finite, positive, in the metric's unit.
 
@@ -138,7 +146,9 @@ def beyond_scatter(values: Sequence[float], reference: Reference | None) -> bool
     if reference is None or reference.xfail or not values:
         return False
     reach = max(values) - min(values)
-    return not any(reference.least - reach <= value <= reference.most + reach for value in values)
+    return not any(
+        reference.least - reach <= value <= reference.most + reach for value in values
+    )
 
 
 def decide_metric(
@@ -160,7 +170,11 @@ def decide_metric(
     reference, and the median meets it or is that very value, the verdict is UNSTABLE.
     """
     today, expired = today or datetime.now(timezone.utc).date(), ""
-    if reference is not None and reference.until is not None and today > reference.until:
+    if (
+        reference is not None
+        and reference.until is not None
+        and today > reference.until
+    ):
         expired = f"; the expected failure expired after {reference.until}: remove $xfail ({reference.xfail})"
         reference = replace(reference, xfail=None, until=None)
     applicable = [f for f in findings if f.metric in (None, metric.name)]
@@ -171,14 +185,19 @@ def decide_metric(
 
     for kind in (Verdict.INVALID, Verdict.CONTAMINATED, Verdict.UNSTABLE):
         objections = [str(f) for f in applicable if f.outcome is Outcome[kind.name]]
-        if objections and not (kind is Verdict.UNSTABLE and beyond_scatter(values, reference)):
+        if objections and not (
+            kind is Verdict.UNSTABLE and beyond_scatter(values, reference)
+        ):
             return verdict(kind, "; ".join(objections))
     if reference is None:
         return verdict(
-            Verdict.UNREFERENCED, unreferenced or "valid, and nothing to compare it with"
+            Verdict.UNREFERENCED,
+            unreferenced or "valid, and nothing to compare it with",
         )
     if reference.unit != metric.unit:
-        raise ValueError(f"reference of {metric.name} is in {reference.unit}, not {metric.unit}")
+        raise ValueError(
+            f"reference of {metric.name} is in {reference.unit}, not {metric.unit}"
+        )
     median = statistics.median(values)
     text = f"median {with_unit(median, metric.unit)}, reference {reference}"
     if (
@@ -190,7 +209,8 @@ def decide_metric(
     if reference.met_by(median):
         if reference.xfail:
             return verdict(
-                Verdict.FAIL, f"{text}: met unexpectedly, remove $xfail ({reference.xfail})"
+                Verdict.FAIL,
+                f"{text}: met unexpectedly, remove $xfail ({reference.xfail})",
             )
         return verdict(Verdict.PASS, text + expired)
     text += f" ({(median - reference.value) / reference.value:+.1%})"
@@ -204,7 +224,9 @@ def worst(verdicts: Sequence[Verdict]) -> Verdict:
     return max(verdicts, key=lambda v: v.rank, default=Verdict.ERROR)
 
 
-def needed(decided: Sequence[MetricVerdict], recorded: Collection[str]) -> Sequence[MetricVerdict]:
+def needed(
+    decided: Sequence[MetricVerdict], recorded: Collection[str]
+) -> Sequence[MetricVerdict]:
     """Return the metrics that decide a case: all, but for those that are only recorded.
 
     A metric that ``recorded`` names is only recorded if it has no reference. If every metric is,

@@ -48,7 +48,11 @@ _ENCRYPTED: Final = 0x800
 _JOURNALLED: Final = 0x4000
 
 #: Whole devices that are memory, and devices that a program or another cache may serve.
-_MEMORY: Final = {"zram": "compressed memory", "ram": "memory", "nullb": "which keeps nothing"}
+_MEMORY: Final = {
+    "zram": "compressed memory",
+    "ram": "memory",
+    "nullb": "which keeps nothing",
+}
 _SERVED: Final = {
     "zd": "a volume of ZFS, which its cache (ARC) serves",
     "nbd": "which a server may answer from memory",
@@ -64,7 +68,9 @@ def resolve(path: str, mount: Mount, *, root: str = "/") -> Below:
     ``root`` holds ``sys``, ``proc``, ``dev`` and the files behind loop devices.
     """
     below = _with_counters(_Walk(root).file_system(path, mount, frozenset()), root)
-    return replace(below, ways=() if below.devices and not below.unsure else _ways(root))
+    return replace(
+        below, ways=() if below.devices and not below.unsure else _ways(root)
+    )
 
 
 def _ways(root: str) -> tuple[str, ...]:
@@ -79,7 +85,8 @@ def _ways(root: str) -> tuple[str, ...]:
     numbers = [
         text(directory, "dev")
         for directory in directories
-        if not _beneath(directory) and not _leaf(os.path.basename(directory), directory).memory
+        if not _beneath(directory)
+        and not _leaf(os.path.basename(directory), directory).memory
     ]
     return _counting(root, [number for number in numbers if number])
 
@@ -93,7 +100,9 @@ def resolve_device(device: str, *, root: str = "/") -> Below:
 def _with_counters(below: Below, root: str) -> Below:
     """Return a stack with the devices that count for its own, and those of which nobody knows whether they do."""
     devices, disks = _counting(root, below.devices), _counting(root, below.disks)
-    unsure = tuple(n for n in dict.fromkeys(devices + disks) if not _is_counted(root, n))
+    unsure = tuple(
+        n for n in dict.fromkeys(devices + disks) if not _is_counted(root, n)
+    )
     return replace(below, devices=devices, disks=disks, unsure=unsure)
 
 
@@ -112,7 +121,9 @@ def _counting(root: str, numbers: Sequence[str]) -> tuple[str, ...]:
             for name in (listed(root, "sys/block") if match else ())
             if match and re.fullmatch(f"{match[1]}c[0-9]+{match[2]}", name)
         ]
-        counting |= dict.fromkeys(paths if paths and not _is_counted(root, number) else [number])
+        counting |= dict.fromkeys(
+            paths if paths and not _is_counted(root, number) else [number]
+        )
     return tuple(counting)
 
 
@@ -120,7 +131,10 @@ def _is_counted(root: str, device: str) -> bool:
     """Return whether the kernel says that it counts what a device moves (sysfs, ``queue/iostats``)."""
     place = "sys/dev/block" if ":" in device else "sys/block"
     directory = os.path.realpath(os.path.join(root, place, device))
-    queues = (os.path.join(directory, "queue"), os.path.join(directory, "../queue"))  # of its disk
+    queues = (
+        os.path.join(directory, "queue"),
+        os.path.join(directory, "../queue"),
+    )  # of its disk
     return not any(text(queue, "iostats") == "0" for queue in queues)
 
 
@@ -158,7 +172,10 @@ def _on(name: str, below: Below) -> Below:
         return f"{name} on {reason}" if reason else ""
 
     return replace(
-        below, memory=named(below.memory), cached=named(below.cached), fsync=named(below.fsync)
+        below,
+        memory=named(below.memory),
+        cached=named(below.cached),
+        fsync=named(below.fsync),
     )
 
 
@@ -188,7 +205,9 @@ def _is_closed(path: str) -> bool:
 
 def _beneath(directory: str) -> list[str]:
     """Return the numbers of the devices below a whole device: dm, md, bcache with its cache."""
-    caches = [name for name in listed(directory, "bcache/cache") if re.match(r"cache\d", name)]
+    caches = [
+        name for name in listed(directory, "bcache/cache") if re.match(r"cache\d", name)
+    ]
     places = [f"slaves/{name}" for name in listed(directory, "slaves")]
     places += [f"bcache/cache/{name}/.." for name in caches if places]
     return list(filter(None, (text(directory, place, "dev") for place in places)))
@@ -236,7 +255,9 @@ class _Walk:
     def file_system(self, path: str, mount: Mount, above: frozenset[int]) -> Below:
         """Return the stack of a path on a mount."""
         if mount.id in above:
-            return _unknown(f"{mount.type} at {mount.point}, which hides what lies below it")
+            return _unknown(
+                f"{mount.type} at {mount.point}, which hides what lies below it"
+            )
         above |= {mount.id}
         if mount.type == "overlay":
             return self.overlay(mount, above)
@@ -267,9 +288,15 @@ class _Walk:
             return _on(mount.type, self.device(_number(info.st_rdev), above))
         if stat.S_ISDIR(info.st_mode):
             inside = os.path.relpath(path, self.place(mount.point))
-            source = existing_parent(os.path.join(source, mount.root.lstrip("/"), inside))
+            source = existing_parent(
+                os.path.join(source, mount.root.lstrip("/"), inside)
+            )
         beneath = None if stat.S_ISCHR(info.st_mode) else _mount(source)
-        return _on(mount.type, self.file_system(source, beneath, above)) if beneath else Below()
+        return (
+            _on(mount.type, self.file_system(source, beneath, above))
+            if beneath
+            else Below()
+        )
 
     def promises(self, path: str, mount: Mount, below: Below) -> Below:
         """Add what a file system itself does to data: copies, compression, O_DIRECT."""
@@ -301,7 +328,8 @@ class _Walk:
         forgets = [
             name
             for disk in below.disks
-            if text(self.place("sys/dev/block", disk), "queue/write_cache") != "write through"
+            if text(self.place("sys/dev/block", disk), "queue/write_cache")
+            != "write through"
             for name in [below.names.get(disk, disk)]
         ]
         if not word or (below.disks and not forgets):
@@ -338,8 +366,12 @@ class _Walk:
     def devices(self, path: str, mount: Mount) -> tuple[str, ...]:
         """Return the numbers of the block devices directly under a file system."""
         if mount.type == "btrfs":
-            folder = self.place("sys/fs/btrfs", btrfs.identity(path) or "none", "devices")
-            return tuple(filter(None, (text(folder, name, "dev") for name in listed(folder))))
+            folder = self.place(
+                "sys/fs/btrfs", btrfs.identity(path) or "none", "devices"
+            )
+            return tuple(
+                filter(None, (text(folder, name, "dev") for name in listed(folder)))
+            )
         if not kind_of(mount.type).on_device:
             return ()
         numbers = [mount.device, *self.journals(mount)]
@@ -353,22 +385,34 @@ class _Walk:
     def journals(self, mount: Mount) -> Iterator[str]:
         """Yield the number of an ext4's external journal; its thread bears the device's name."""
         if mount.type in ("ext3", "ext4"):
-            name = os.path.basename(os.path.realpath(self.place("sys/dev/block", mount.device)))
+            name = os.path.basename(
+                os.path.realpath(self.place("sys/dev/block", mount.device))
+            )
             thread = text(
-                self.place("proc", text(self.place("sys/fs/ext4", name, "journal_task")), "comm")
+                self.place(
+                    "proc",
+                    text(self.place("sys/fs/ext4", name, "journal_task")),
+                    "comm",
+                )
             )
             # Kernels before 5.17 cut names after 15 characters.
             if thread.startswith("jbd2/") and len(thread) != 15:
-                yield from filter(None, [text(self.place("sys/class/block", thread[5:], "dev"))])
+                yield from filter(
+                    None, [text(self.place("sys/class/block", thread[5:], "dev"))]
+                )
 
     def overlay(self, mount: Mount, above: frozenset[int]) -> Below:
         """Return the stack of an overlay: that of its upper directory, which takes all writes."""
         upper = upper_directory(mount)
         if not upper:  # nothing can be written
             return Below()
-        beneath = _mount(self.place(upper)) if is_upper(mount, upper, self.root) else None
+        beneath = (
+            _mount(self.place(upper)) if is_upper(mount, upper, self.root) else None
+        )
         if beneath is None:
-            return _unknown(f"an overlay, whose upper directory {upper} cannot be seen here")
+            return _unknown(
+                f"an overlay, whose upper directory {upper} cannot be seen here"
+            )
         below = self.file_system(self.place(upper), beneath, above)
         if option(mount, "volatile|fsync=volatile"):
             return replace(below, fsync="a volatile overlay ignores fsync")
@@ -399,7 +443,9 @@ class _Walk:
         if disk != name:
             below = _on(name, below)
         identity = text(directory, "dm/uuid")
-        if identity.startswith("VDO-") or identity.endswith("-vpool"):  # by vdo(8), by LVM
+        if identity.startswith("VDO-") or identity.endswith(
+            "-vpool"
+        ):  # by vdo(8), by LVM
             below = replace(below, compresses="dm-vdo")
         return replace(below, names={number: name, **below.names})
 
@@ -411,7 +457,8 @@ class _Walk:
         forgets = [
             below.names.get(disk, disk)
             for disk in below.disks
-            if disk != own and text(self.whole(disk)[0], "queue/write_cache") == "write back"
+            if disk != own
+            and text(self.whole(disk)[0], "queue/write_cache") == "write back"
         ]
         if not forgets:
             return ""
@@ -422,7 +469,9 @@ class _Walk:
         file = text(directory, "loop/backing_file")
         below = self.behind(name, file, above)
         if below is None:
-            return _unknown(f"{name}, whose file {file} cannot be seen here, or is another one")
+            return _unknown(
+                f"{name}, whose file {file} cannot be seen here, or is another one"
+            )
         below = _on(name, below)
         if text(directory, "loop/dio") != "1":
             reason = f"{name}, whose file {file} goes through the page cache (losetup --direct-io)"
@@ -458,7 +507,9 @@ class _Walk:
         if not kind_of(mount.type).syncs:
             return join([below, _unknown(f"{mount.type} at {mount.point}")])
         if not traits(mount.type).honours_o_direct:
-            reason = f"{mount.type} at {mount.point}, which is not known to honour O_DIRECT"
+            reason = (
+                f"{mount.type} at {mount.point}, which is not known to honour O_DIRECT"
+            )
             return replace(below, cached=below.cached or reason)
         return below
 

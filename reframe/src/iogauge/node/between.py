@@ -30,7 +30,10 @@ _LYING: Final = (
     (r"faketime(?:MT)?|datefudge", "tells the tool another time"),
     (r"fiu\w*|fiu_\w+_preload", "makes I/O fail that did not"),
     (r"fakechroot", "leads paths to other files"),
-    (r"unifyfs\w*|gkfs\w*|burstfs\w*|plfs\w*", "keeps files in a file system of its own"),
+    (
+        r"unifyfs\w*|gkfs\w*|burstfs\w*|plfs\w*",
+        "keeps files in a file system of its own",
+    ),
     (r"hermes\w*|pmemfile", "keeps data in memory"),
 )
 #: Darshan counts calls and passes them on; a scenario preloads it to count writers.
@@ -49,7 +52,9 @@ def version(path: str) -> str:
 
     Neither prints its version before it runs. Raises OSError.
     """
-    found = re.findall(rb"\0([0-9]\.[0-9]{1,2}\.[0-9]{1,2}[+a-z0-9]{0,12})\0", read_bytes(path))
+    found = re.findall(
+        rb"\0([0-9]\.[0-9]{1,2}\.[0-9]{1,2}[+a-z0-9]{0,12})\0", read_bytes(path)
+    )
     return found[0].decode() if len(set(found)) == 1 else ""
 
 
@@ -87,11 +92,17 @@ def preloaded(environ: Mapping[str, str], root: Path = Path("/")) -> Fingerprint
     """
     texts = {name: environ.get(name, "") for name in _VARIABLES}
     with contextlib.suppress(OSError):
-        lines = (root / "etc" / _FILE).read_text(encoding="utf-8", errors="replace").splitlines()
+        lines = (
+            (root / "etc" / _FILE)
+            .read_text(encoding="utf-8", errors="replace")
+            .splitlines()
+        )
         texts[_FILE] = " ".join(line.partition("#")[0] for line in lines)
     libraries = {source: re.split(r"[\s:]+", text) for source, text in texts.items()}
     return {
-        PRELOAD + source: ":".join(dict.fromkeys(map(os.path.basename, filter(None, paths))))
+        PRELOAD + source: ":".join(
+            dict.fromkeys(map(os.path.basename, filter(None, paths)))
+        )
         for source, paths in libraries.items()
         if any(paths)
     }
@@ -114,7 +125,9 @@ def of_processes(pids: Iterable[int]) -> list[dict[str, str]]:
     found = []
     for pid in pids:
         with contextlib.suppress(OSError):
-            text = Path(f"/proc/{pid}/environ").read_text(encoding="utf-8", errors="replace")
+            text = Path(f"/proc/{pid}/environ").read_text(
+                encoding="utf-8", errors="replace"
+            )
             pairs = (entry.partition("=") for entry in text.split("\0"))
             found.append({name: value for name, _, value in pairs})
     return found

@@ -44,7 +44,9 @@ def data_profiles(path: str) -> list[int]:
     return [flags for flags, total, _ in spaces if flags & _DATA and total]
 
 
-def copies(profiles: Sequence[int], devices: int, missing: int = 0) -> tuple[float, float]:
+def copies(
+    profiles: Sequence[int], devices: int, missing: int = 0
+) -> tuple[float, float]:
     """Return the least and the most copies of a byte for the flags of all data block groups.
 
     RAID5 and RAID6 write whole stripes at best, a block with all its parity at worst. Of block groups that were made

@@ -64,11 +64,14 @@ _LCTL_S: Final = 30.0
 _CLIENT: Final = re.compile(r"(.+-(?:OST|MDT)[0-9a-f]{4})-(?:osc|mdc)-(?!MDT).+")
 #: name, samples, unit, least, most, sum, sum of squares.
 _STATS: Final = re.compile(
-    r"^(read|write)_bytes +([0-9]+) samples \[bytes\] [0-9]+ [0-9]+ ([0-9]+)( [0-9]*)?$", re.M
+    r"^(read|write)_bytes +([0-9]+) samples \[bytes\] [0-9]+ [0-9]+ ([0-9]+)( [0-9]*)?$",
+    re.M,
 )
 
 
-def read_all(root: Path = Path("/"), *, lustre: bool = True) -> dict[str, Reading | None]:
+def read_all(
+    root: Path = Path("/"), *, lustre: bool = True
+) -> dict[str, Reading | None]:
     """Return all counters of this node. Those of Lustre cost an ordinary user the start of a program."""
     counts: dict[str, Reading | None] = {}
     counts |= _block_devices(text(root / "proc/diskstats"))
@@ -94,7 +97,9 @@ def _block_devices(text: str) -> dict[str, Reading]:
             continue
         # Paths of an NVMe disk have no number of their own: all of them are 0:0.
         name = (
-            words[2] if re.fullmatch("nvme[0-9]+c[0-9]+n[0-9]+", words[2]) else ":".join(words[:2])
+            words[2]
+            if re.fullmatch("nvme[0-9]+c[0-9]+n[0-9]+", words[2])
+            else ":".join(words[:2])
         )
         counts[name] = _of_fields(words[3:])
     return counts
@@ -116,7 +121,11 @@ def _of_mounts(text: str) -> dict[str, Reading]:
         words = line.split()
         # device SOURCE mounted on POINT with fstype TYPE
         if words[:1] == ["device"]:
-            point = unescape(words[4]) if len(words) > 7 and words[7] in ("nfs", "nfs4") else ""
+            point = (
+                unescape(words[4])
+                if len(words) > 7 and words[7] in ("nfs", "nfs4")
+                else ""
+            )
         elif point and words[:1] == ["bytes:"] and len(words) > 6:
             counts[point] = Reading(int(words[5]), int(words[6]), None)
     return counts
@@ -138,7 +147,10 @@ def _ports(root: Path) -> Iterator[Reading]:
     """Yield the counts of RDMA ports, which count words of four bytes (InfiniBand specification, PortCounters)."""
     for folder in sorted((root / "sys/class/infiniband").glob("*/ports/*/counters")):
         with contextlib.suppress(OSError, ValueError):
-            words = [int((folder / f"port_{way}_data").read_text()) for way in ("rcv", "xmit")]
+            words = [
+                int((folder / f"port_{way}_data").read_text())
+                for way in ("rcv", "xmit")
+            ]
             # Counters of 32 bits stop there, and say nothing any more.
             if 2**32 - 1 not in words:
                 yield Reading(4 * words[0], 4 * words[1], None)
@@ -186,7 +198,9 @@ def _told(devices: Sequence[str], root: Path) -> dict[str, Reading]:
     for device in devices:
         kind, _, name = device.partition(".")
         try:
-            told[device] = _sums((debugfs / kind / name / "stats").read_text(errors="replace"))
+            told[device] = _sums(
+                (debugfs / kind / name / "stats").read_text(errors="replace")
+            )
         except (OSError, ValueError):
             left.append(device)
     return told | _asked(left, whole=os.access(debugfs, os.X_OK)) if left else told
@@ -203,7 +217,9 @@ def _asked(devices: Sequence[str], whole: bool) -> dict[str, Reading]:
     try:
         given = "".join(f"{line}\n" for line in questions)
         environment = os.environ | {"PATH": path}
-        done = commands.run("lctl", seconds=_LCTL_S, environment=environment, given=given)
+        done = commands.run(
+            "lctl", seconds=_LCTL_S, environment=environment, given=given
+        )
     except OSError:
         return {}
     told = {}
@@ -225,7 +241,9 @@ def _sums(stats: str, whole: bool = True) -> Reading:
     if len(found) != len(lines) or not (whole or all(squares for *_, squares in found)):
         raise ValueError("not the statistics of a device")
     sums = {way: (int(total), int(samples)) for way, samples, total, _ in found}
-    (read, reads), (written, writes) = (sums.get(way, (0, 0)) for way in ("read", "write"))
+    (read, reads), (written, writes) = (
+        sums.get(way, (0, 0)) for way in ("read", "write")
+    )
     return Reading(read, written, reads + writes)
 
 

@@ -129,7 +129,9 @@ def entries(
 
 def files_below(directory: str) -> list[str]:
     """Return the regular files below a directory by their names there, sorted; raises OSError."""
-    return sorted(name for name, one in entries(directory) if one.is_file(follow_symlinks=False))
+    return sorted(
+        name for name, one in entries(directory) if one.is_file(follow_symlinks=False)
+    )
 
 
 def evict(paths: Iterable[str], wait_s: float = 10.0) -> Eviction:
@@ -331,5 +333,7 @@ def take_sample(
         blocks.append(Block(file, offset, f"{zlib.crc32(data):08x}", kind))
         all_direct = all_direct and direct
     if not blocks and time.monotonic() > end:
-        raise TimeoutError(errno.ETIMEDOUT, f"nothing was read in {_SECONDS:g} s", directory)
+        raise TimeoutError(
+            errno.ETIMEDOUT, f"nothing was read in {_SECONDS:g} s", directory
+        )
     return blocks, held, all_direct

@@ -37,7 +37,9 @@ def core_count(cpus: Iterable[int], tree: Path) -> int:
     If the kernel does not tell the core of a CPU, this CPU counts as a core.
     """
     files = ("core_cpus_list", "thread_siblings_list")  # since Linux 5.3, and before
-    told = {cpu: [text(tree, f"cpu{cpu}/topology", file) for file in files] for cpu in cpus}
+    told = {
+        cpu: [text(tree, f"cpu{cpu}/topology", file) for file in files] for cpu in cpus
+    }
     return len({next(filter(None, lists), str(cpu)) for cpu, lists in told.items()})
 
 
@@ -127,7 +129,11 @@ def parse_log(text: str, fsname: str) -> tuple[int | None, tuple[tuple[int, str]
         last = int(words[1])
         match = _COMPLAINT.search(message[:_LOG_LINE])
         if match and (fsname == "*" or match["device"].startswith(f"{fsname}-")):
-            what = f"evicted by {match['by']}" if match["evicted"] else f"lost {match['to']}"
+            what = (
+                f"evicted by {match['by']}"
+                if match["evicted"]
+                else f"lost {match['to']}"
+            )
             complaints.append(
                 (last, f"{match['device'].split('-osc-')[0].split('-mdc-')[0]} {what}")
             )
@@ -149,9 +155,13 @@ def _connections(parameters: Mapping[str, str]) -> dict[str, Any]:
                 states[device] = match[1]
             history += [
                 (int(when), device, state)
-                for when, state in re.findall(r"-\s*\[\s*([0-9]{1,18}),\s*(\w+)\s*\]", value)
+                for when, state in re.findall(
+                    r"-\s*\[\s*([0-9]{1,18}),\s*(\w+)\s*\]", value
+                )
             ]
-        elif match := re.search(r"^\s+timeouts:\s*([0-9]{1,18})\b", value, re.MULTILINE):
+        elif match := re.search(
+            r"^\s+timeouts:\s*([0-9]{1,18})\b", value, re.MULTILINE
+        ):
             timeouts = (timeouts or 0) + int(match[1])
     return {"states": states, "history": tuple(history), "timeouts": timeouts}
 

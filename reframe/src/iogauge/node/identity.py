@@ -84,7 +84,11 @@ def nfs_name(volumes: str, device: int) -> str:
     wanted = f"{os.major(device)}:{os.minor(device)}"
     for line in volumes.splitlines():
         words = line.split()
-        if len(words) >= 5 and words[3] == wanted and re.fullmatch("[0-9a-f]+:[0-9a-f]+", words[4]):
+        if (
+            len(words) >= 5
+            and words[3] == wanted
+            and re.fullmatch("[0-9a-f]+:[0-9a-f]+", words[4])
+        ):
             return f"nfs-{words[4]}" if words[4].strip("0") != ":" else ""
     return ""
 
@@ -175,7 +179,10 @@ def uuid_of(path: str, mount: Mount | None) -> str:
         case "lustre":
             return lustre_name(mount.source)
         case "nfs" | "nfs4":
-            with contextlib.suppress(OSError), open(_NFS_VOLUMES, encoding="ascii") as file:
+            with (
+                contextlib.suppress(OSError),
+                open(_NFS_VOLUMES, encoding="ascii") as file,
+            ):
                 return nfs_name(file.read(), os.stat(path).st_dev)
             return ""
         case "fuse.glusterfs":

@@ -10,7 +10,10 @@ import re
 
 def text(*parts: str | os.PathLike[str]) -> str:
     """Return the text of a file, empty if it cannot be read."""
-    with contextlib.suppress(OSError), open(os.path.join(*parts), "rb", buffering=0) as file:
+    with (
+        contextlib.suppress(OSError),
+        open(os.path.join(*parts), "rb", buffering=0) as file,
+    ):
         return os.fsdecode(file.read()).strip()
     return ""
 
@@ -37,7 +40,9 @@ def asked(path: str, request: int, question: bytes) -> bytes:
 
 def memory_bytes(root: str = "/") -> int:
     """Return the memory of this node, ``MemTotal`` of /proc/meminfo; raises OSError without it."""
-    match = re.search(r"^MemTotal:\s+(\d+) kB", text(root, "proc/meminfo"), re.MULTILINE)
+    match = re.search(
+        r"^MemTotal:\s+(\d+) kB", text(root, "proc/meminfo"), re.MULTILINE
+    )
     if match is None:
         raise OSError("/proc/meminfo has no MemTotal")
     return int(match[1]) * 1024

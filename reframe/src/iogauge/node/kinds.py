@@ -53,7 +53,12 @@ class Kind:
 
 _PAGES: Final = Kind(cache="page-cache", honours_o_direct=True, syncs=True)
 _LOCAL: Final = replace(
-    _PAGES, accounts=True, counts_blocks=True, maps=True, on_device=True, past_pages=True
+    _PAGES,
+    accounts=True,
+    counts_blocks=True,
+    maps=True,
+    on_device=True,
+    past_pages=True,
 )
 _EXT: Final = replace(_LOCAL, frees=True, journal=2304)
 _TREES: Final = replace(_LOCAL, past_pages=False, journal=16384, beside=0.5)
@@ -103,7 +108,9 @@ class Traits:
     def over(self, below: Below) -> Traits:
         """Return the traits on top of a stack, which can only take promises away."""
         broken = below.memory or below.cached
-        cache: Cache = "memory" if below.memory else "opaque" if below.cached else self.cache
+        cache: Cache = (
+            "memory" if below.memory else "opaque" if below.cached else self.cache
+        )
         return Traits(
             "memory" if self.cache == "memory" else cache,
             self.honours_o_direct and not (broken or below.o_direct),
@@ -113,7 +120,9 @@ class Traits:
         )
 
 
-def traits(fstype: str, cache: Cache | None = None, honours_o_direct: bool | None = None) -> Traits:
+def traits(
+    fstype: str, cache: Cache | None = None, honours_o_direct: bool | None = None
+) -> Traits:
     """Return a type's traits with the site's overrides; ``fuse.*`` and unknown types are opaque."""
     default = kind_of(fstype)
     return Traits(
@@ -161,6 +170,8 @@ class Below:
         """Return the disk if the file system lies on one partition of a disk; else nothing."""
         if len(self.devices) != 1 or len(self.disks) != 1 or self.devices == self.disks:
             return ()
-        disk, device = (self.names.get(number, "") for number in (*self.disks, *self.devices))
+        disk, device = (
+            self.names.get(number, "") for number in (*self.disks, *self.devices)
+        )
         is_partition = re.fullmatch(rf"{re.escape(disk)}p?[0-9]+", device) and disk
         return self.disks if is_partition else ()

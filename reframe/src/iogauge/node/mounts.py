@@ -42,7 +42,9 @@ class Mount:
 
 def option(mount: Mount, pattern: str) -> str:
     """Return the first mount option that matches as a whole, or nothing."""
-    return next((word for word in mount.options.split(",") if re.fullmatch(pattern, word)), "")
+    return next(
+        (word for word in mount.options.split(",") if re.fullmatch(pattern, word)), ""
+    )
 
 
 def no_barriers(mount: Mount) -> str:
@@ -67,11 +69,18 @@ def parse_mountinfo(text: str) -> list[Mount]:
     for line in text.splitlines():
         left, dash, right = line.partition(" - ")
         head, tail = left.split(" "), right.split(" ")
-        if not dash or len(head) < 6 or len(tail) < 2 or not re.fullmatch("[0-9]{1,18}", head[0]):
+        if (
+            not dash
+            or len(head) < 6
+            or len(tail) < 2
+            or not re.fullmatch("[0-9]{1,18}", head[0])
+        ):
             continue
         options = ",".join([head[5], *tail[2:3]])
         root, point, source = map(unescape, (*head[3:5], tail[1]))
-        mounts.append(Mount(int(head[0]), point, source, tail[0], options, root, head[2]))
+        mounts.append(
+            Mount(int(head[0]), point, source, tail[0], options, root, head[2])
+        )
     return mounts
 
 
@@ -131,7 +140,9 @@ def mount_of(fd: int) -> Mount | None:
 
 def of_this_host() -> list[Mount]:
     """Return the mounts that this process sees."""
-    with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as file:
+    with open(
+        "/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape"
+    ) as file:
         return parse_mountinfo(file.read())
 
 
@@ -161,4 +172,6 @@ def upper_directory(mount: Mount) -> str | None:
 
 
 #: Direction of an ioctl that only reads: bit 31, but bit 30 on these machines (their asm/ioctl.h).
-READ: Final = 1 << (30 if os.uname().machine.startswith(("ppc", "mips", "sparc", "alpha")) else 31)
+READ: Final = 1 << (
+    30 if os.uname().machine.startswith(("ppc", "mips", "sparc", "alpha")) else 31
+)

@@ -93,7 +93,8 @@ def route_interface(table: str, address: str) -> str | None:
             continue
         with contextlib.suppress(ValueError, struct.error):
             network, mask = (
-                struct.unpack("<I", struct.pack(">I", int(words[i], 16)))[0] for i in (1, 7)
+                struct.unpack("<I", struct.pack(">I", int(words[i], 16)))[0]
+                for i in (1, 7)
             )
             if wanted & mask == network and (best is None or mask > best[0]):
                 best = (mask, words[0])
@@ -145,15 +146,21 @@ def _mount(node: _Node) -> _Told:
         "mount.type": node.mount.type,
         "mount.source": safe_source(node.mount.source),
         "mount.options": safe_options(node.mount.options),
-        "mount.compresses": below.resolve(node.path, node.mount, root=str(node.root)).compresses,
+        "mount.compresses": below.resolve(
+            node.path, node.mount, root=str(node.root)
+        ).compresses,
     }
 
 
 def _processor(node: _Node) -> _Told:
     models = dict(
-        re.findall(r"(?m)^(model name|cpu|CPU part)\s*:\s*(.+)$", node.text("proc/cpuinfo"))
+        re.findall(
+            r"(?m)^(model name|cpu|CPU part)\s*:\s*(.+)$", node.text("proc/cpuinfo")
+        )
     )
-    model = next((models[key] for key in ("model name", "cpu", "CPU part") if key in models), "")
+    model = next(
+        (models[key] for key in ("model name", "cpu", "CPU part") if key in models), ""
+    )
     cpus = "sys/devices/system/cpu/cpu[0-9]*"
     topology = f"{cpus}/topology"
     cores = node.texts(f"{topology}/core_cpus_list") or node.texts(
@@ -170,7 +177,10 @@ def _processor(node: _Node) -> _Told:
         "cpu.threads": threads or None,
         "cpu.smt": threads > len(cores) if threads else None,
         "cpu.sockets": len(node.texts(f"{topology}/physical_package_id")) or None,
-        "cpu.numa_nodes": len(list(node.root.glob("sys/devices/system/node/node[0-9]*"))) or None,
+        "cpu.numa_nodes": len(
+            list(node.root.glob("sys/devices/system/node/node[0-9]*"))
+        )
+        or None,
         "cpu.governor": ",".join(node.texts(f"{cpus}/cpufreq/scaling_governor")),
         "cpu.mitigations": text_digest("\n".join(flaws)) if flaws else "",
     }
@@ -179,7 +189,9 @@ def _processor(node: _Node) -> _Told:
 def _memory(node: _Node) -> _Told:
     total = memory_bytes(str(node.root))
     limit = min(_memory_limits(node), default=total)
-    pages = re.search(r"\[(\w+)\]", node.text("sys/kernel/mm/transparent_hugepage/enabled"))
+    pages = re.search(
+        r"\[(\w+)\]", node.text("sys/kernel/mm/transparent_hugepage/enabled")
+    )
     return {
         "mem.bytes": round(total / _GIB) * _GIB,
         "mem.limit": limit if limit < total else None,
@@ -217,7 +229,9 @@ def _driver_info(interface: str) -> tuple[str, str]:
         socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock,
     ):
         fcntl.ioctl(sock, 0x8946, request)  # SIOCETHTOOL
-    fields = (block.tobytes()[first : first + 32].partition(b"\0")[0] for first in (4, 68))
+    fields = (
+        block.tobytes()[first : first + 32].partition(b"\0")[0] for first in (4, 68)
+    )
     driver, firmware = (field.decode("ascii", "replace") for field in fields)
     return driver, firmware if firmware != "N/A" else ""
 
@@ -255,7 +269,10 @@ def _infiniband(node: _Node) -> _Told:
     for port in sorted(node.root.glob("sys/class/infiniband/*/ports/*")):
         device = port.parent.parent
         key = f"ib.{device.name}:{port.name}"
-        facts |= {f"{key}.rate": text(port, "rate"), f"{key}.firmware": text(device, "fw_ver")}
+        facts |= {
+            f"{key}.rate": text(port, "rate"),
+            f"{key}.firmware": text(device, "fw_ver"),
+        }
     return facts
 
 
@@ -277,28 +294,40 @@ def _hints(node: _Node) -> _Told:
 
 def _of_open_mpi(root: Path) -> dict[str, str]:
     """Return what Open MPI's file of a user sets, as the variables that would do the same."""
-    file = root / os.environ.get("HOME", "/").lstrip("/") / ".openmpi" / "mca-params.conf"
+    file = (
+        root / os.environ.get("HOME", "/").lstrip("/") / ".openmpi" / "mca-params.conf"
+    )
     with contextlib.suppress(OSError, ValueError):
-        lines = (line.partition("#")[0].partition("=") for line in read_text(file).splitlines())
-        return {f"OMPI_MCA_{name.strip()}": v.strip() for name, equals, v in lines if equals}
+        lines = (
+            line.partition("#")[0].partition("=")
+            for line in read_text(file).splitlines()
+        )
+        return {
+            f"OMPI_MCA_{name.strip()}": v.strip() for name, equals, v in lines if equals
+        }
     return {}
 
 
 def _content(name: str, value: str) -> str:
     """Return a digest of the hints of ROMIO, which are in a file."""
     with contextlib.suppress(OSError, ValueError):
-        return f" ({text_digest(read_text(Path(value)))})" if name == "ROMIO_HINTS" else ""
+        return (
+            f" ({text_digest(read_text(Path(value)))})" if name == "ROMIO_HINTS" else ""
+        )
     return ""
 
 
 def _between(node: _Node) -> _Told:
     """Return libraries and scripts between the tools and the kernel, see node/programs."""
     looks = [
-        preloaded(environ, node.root) for environ in (os.environ, *of_processes(node.processes))
+        preloaded(environ, node.root)
+        for environ in (os.environ, *of_processes(node.processes))
     ]
     facts: Fingerprint = {}
     for key in {key for look in looks for key in look}:
-        facts[key] = ":".join(dict.fromkeys(str(look[key]) for look in looks if key in look))
+        facts[key] = ":".join(
+            dict.fromkeys(str(look[key]) for look in looks if key in look)
+        )
     for tool in (FIO, IOR, MDTEST, MD_WORKBENCH, IO500, ELBENCHO):
         with contextlib.suppress(OSError):
             facts |= script(tool, os.environ)
@@ -310,7 +339,9 @@ def mpi_version(text: str) -> str:
     lines = text.strip().splitlines()
     if not lines:
         raise ValueError("mpirun --version printed nothing")
-    if match := re.search(r"^HYDRA build details:\s+Version:\s*(\S+)", text, re.MULTILINE):
+    if match := re.search(
+        r"^HYDRA build details:\s+Version:\s*(\S+)", text, re.MULTILINE
+    ):
         return f"MPICH {match[1]}"
     return re.sub(r"^\S+ \((.*)\)", r"\1", lines[0])
 
@@ -356,20 +387,26 @@ def collect(
     def work(name: str) -> None:
         try:
             told = PROBES[name][0](node)
-            parts[name] = {key: value for key, value in told.items() if value not in ("", None)}
+            parts[name] = {
+                key: value for key, value in told.items() if value not in ("", None)
+            }
         except TimeoutError:
             pass
         except Exception:
             parts[name] = {}
 
-    threads = [threading.Thread(target=work, args=(name,), daemon=True) for name in PROBES]
+    threads = [
+        threading.Thread(target=work, args=(name,), daemon=True) for name in PROBES
+    ]
     until = time.monotonic() + deadline
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join(max(0.0, until - time.monotonic()))
     answered = dict(parts)
-    joined: Fingerprint = {f"{UNANSWERED}{name}": True for name in PROBES if name not in answered}
+    joined: Fingerprint = {
+        f"{UNANSWERED}{name}": True for name in PROBES if name not in answered
+    }
     for part in answered.values():
         joined |= part
     return dict(sorted(joined.items()))

@@ -8,7 +8,13 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from iogauge.core.measurement import Metric, Reference
-from iogauge.core.units import BANDWIDTH_UNITS, convert, dimension, format_bytes, with_unit
+from iogauge.core.units import (
+    BANDWIDTH_UNITS,
+    convert,
+    dimension,
+    format_bytes,
+    with_unit,
+)
 from iogauge.plan.case import Access, CasePlan, PhasePlan
 from iogauge.site.doubts import DOUBTFUL_SHARE, Doubt
 from iogauge.site.extras import Budget, PartitionExtras
@@ -53,7 +59,9 @@ class MeasuredCeiling:
         """Return what so many clients get through the layer, in bytes/s."""
         rate = f"{format_bytes(self.bytes_s)}/s"
         if self.of_each_client:
-            return Ceiling(nodes * self.bytes_s, f"{nodes} client(s) x {rate}, {self.source}")
+            return Ceiling(
+                nodes * self.bytes_s, f"{nodes} client(s) x {rate}, {self.source}"
+            )
         return Ceiling(self.bytes_s, f"{self.layer} {rate}, {self.source}")
 
 
@@ -103,8 +111,12 @@ def speed(
     if probed := float(os.environ.get(PROBED, 0)):
         assumed = Speed(probed * plan.nodes, f"probed: {format_bytes(probed)}/s a node")
     topology = extras.topology
-    way: Literal["read", "write"] = "read" if phase.access.direction == "read" else "write"
-    limit = topology.bandwidth_ceiling(way, plan.nodes, plan.servers) if topology else None
+    way: Literal["read", "write"] = (
+        "read" if phase.access.direction == "read" else "write"
+    )
+    limit = (
+        topology.bandwidth_ceiling(way, plan.nodes, plan.servers) if topology else None
+    )
     if topology is None or limit is None:
         return assumed
     expected = Speed(limit.value, "ceiling")
@@ -145,12 +157,17 @@ class MetricBounds:
     servers: int | None = None
 
     @classmethod
-    def of(cls, plan: CasePlan, metric: Metric, extras: PartitionExtras) -> MetricBounds:
+    def of(
+        cls, plan: CasePlan, metric: Metric, extras: PartitionExtras
+    ) -> MetricBounds:
         """Return the bounds of a metric of a plan; a computed metric touches no data."""
         phase = next(
-            (one for one in plan.repeat if metric.name in one.rates), PhasePlan(name="", command=())
+            (one for one in plan.repeat if metric.name in one.rates),
+            PhasePlan(name="", command=()),
         )
-        return cls(metric, phase.access, extras, phase.on_nodes or plan.nodes, plan.servers)
+        return cls(
+            metric, phase.access, extras, phase.on_nodes or plan.nodes, plan.servers
+        )
 
     @property
     def ceiling(self) -> Ceiling | None:
@@ -162,9 +179,13 @@ class MetricBounds:
         if topology is None or way not in ("read", "write"):
             return None
         if self._kind == "bandwidth":
-            return self._in_unit(topology.bandwidth_ceiling(way, self.nodes, self.servers), "B/s")
+            return self._in_unit(
+                topology.bandwidth_ceiling(way, self.nodes, self.servers), "B/s"
+            )
         if self._kind == "operations":
-            return self._in_unit(topology.operations_ceiling(way, self.servers), "ops/s")
+            return self._in_unit(
+                topology.operations_ceiling(way, self.servers), "ops/s"
+            )
         return None
 
     def lowest(self, measured: Sequence[MeasuredCeiling]) -> Ceiling | None:
@@ -187,7 +208,12 @@ class MetricBounds:
         small random reads never reach a bandwidth.
         """
         limit, topology = self.ceiling, self.extras.topology
-        if limit is None or topology is None or topology.efficiency is None or not self._saturated:
+        if (
+            limit is None
+            or topology is None
+            or topology.efficiency is None
+            or not self._saturated
+        ):
             return None
         share = getattr(topology.efficiency, self.access.direction)
         return Reference(
@@ -217,13 +243,16 @@ class MetricBounds:
         least = max(reference.least, 0.0)
         if not self._saturated or least >= DOUBTFUL_SHARE * limit.value:
             return None
-        way: Literal["read", "write"] = "read" if self.access.direction == "read" else "write"
+        way: Literal["read", "write"] = (
+            "read" if self.access.direction == "read" else "write"
+        )
         part = topology.smallest_part(way) if self._kind == "bandwidth" else None
         return Doubt(
             f"{with_unit(least, unit)} pass, {least / limit.value:.2g} of {ceiling}",
             f"at least {DOUBTFUL_SHARE:g} of the ceiling, to which this scenario drives the target",
             "Raise the reference, or correct the topology",
-            refused=part is not None and convert(least, unit, "B/s") < _LEAST_OF_PART * part,
+            refused=part is not None
+            and convert(least, unit, "B/s") < _LEAST_OF_PART * part,
         )
 
     @property
@@ -236,4 +265,6 @@ class MetricBounds:
         return self.access.saturates == self._kind
 
     def _in_unit(self, limit: Ceiling | None, unit: str) -> Ceiling | None:
-        return limit and Ceiling(convert(limit.value, unit, self.metric.unit), limit.limited_by)
+        return limit and Ceiling(
+            convert(limit.value, unit, self.metric.unit), limit.limited_by
+        )

@@ -120,7 +120,9 @@ class PhasePlan:
 
     name: str
     command: Sequence[str]
-    launch: Literal["tasks", "once", "clients", "parts", "servers", "agent", "nodes"] = "once"
+    launch: Literal[
+        "tasks", "once", "clients", "parts", "servers", "agent", "nodes"
+    ] = "once"
     parse: Callable[[Printed], ToolOutput] | None = None
     rates: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     access: Access = Access(direction="none")
@@ -155,14 +157,20 @@ class PhasePlan:
         way = self.access.direction
         if way == "write" and self.launch in ("once", "clients"):
             return True
-        return bool(self.rates) and (way != "elsewhere" or self.launch == "once") and way != "none"
+        return (
+            bool(self.rates)
+            and (way != "elsewhere" or self.launch == "once")
+            and way != "none"
+        )
 
     @property
     def sized_bytes(self) -> int | None:
         """Return the bytes that the phase moves, or can write at most; None if the time decides."""
         writes = self.access.direction == "write"
         return (
-            (self.stored_bytes or None) if writes and self.data_bytes is None else self.data_bytes
+            (self.stored_bytes or None)
+            if writes and self.data_bytes is None
+            else self.data_bytes
         )
 
     @property
@@ -172,7 +180,11 @@ class PhasePlan:
         return self if fewer is None else replace(self, data_bytes=fewer)
 
     def also(
-        self, name: str, rates: Mapping[str, tuple[str, str]], access: Access, **more: Any
+        self,
+        name: str,
+        rates: Mapping[str, tuple[str, str]],
+        access: Access,
+        **more: Any,
     ) -> PhasePlan:
         """Return a phase that the same execution measures, too."""
         shared = {"command": (), "within": self.name, **more}
@@ -278,7 +290,9 @@ class CasePlan:
         """Return the repeated phases: as a whole, or the writing ones and then the others."""
         if not self.writes_first:
             return (self.repeat,)
-        reads = next(n for n, phase in enumerate(self.repeat) if phase.access.direction == "read")
+        reads = next(
+            n for n, phase in enumerate(self.repeat) if phase.access.direction == "read"
+        )
         return (self.repeat[:reads], self.repeat[reads:])
 
     @property
@@ -348,7 +362,11 @@ class CasePlan:
     @property
     def most_files(self) -> int:
         """Return the most files at a time on the target; directories of :data:`SET` count too."""
-        return self.files + self.passing_files + (self.executions if self.writes_first else 0)
+        return (
+            self.files
+            + self.passing_files
+            + (self.executions if self.writes_first else 0)
+        )
 
     @property
     def samples(self) -> int:
@@ -385,7 +403,9 @@ class CasePlan:
         served = any(phase.on_servers for phase in self.phases)
         return _CASE_S + (_LAUNCHES + served) * _LAUNCH_S
 
-    def footprint(self, bytes_s: Callable[[PhasePlan], float], phase_seconds: float) -> Footprint:
+    def footprint(
+        self, bytes_s: Callable[[PhasePlan], float], phase_seconds: float
+    ) -> Footprint:
         """Return the case's cost; ``bytes_s`` gives the expected bandwidth of a sized phase."""
         each = [(1, phase) for phase in self.prepare]
         each += [(self.repetitions, phase) for phase in self.repeat]
@@ -393,7 +413,9 @@ class CasePlan:
             each += [(1, phase.warming) for phase in self.repeat]
 
         def moved(direction: str) -> int:
-            matching = [(times, p) for times, p in each if p.access.direction == direction]
+            matching = [
+                (times, p) for times, p in each if p.access.direction == direction
+            ]
             return sum(times * (p.data_bytes or 0) * p.samples for times, p in matching)
 
         def starting(phase: PhasePlan) -> float:
@@ -403,8 +425,14 @@ class CasePlan:
             one = _LAUNCH_S if spread else _START_S
             # A look at all nodes before and after what servers do, and an eviction on all of them.
             looks = 2 * _LAUNCH_S if phase.on_servers and phase.witnessed else 0.0
-            evicts = (_LAUNCH_S if self.nodes > 1 else _START_S) if phase.access.evict else 0.0
-            return one + looks + evicts + 2 * phase.untimed_files / (_FILES_S * self.nodes)
+            evicts = (
+                (_LAUNCH_S if self.nodes > 1 else _START_S)
+                if phase.access.evict
+                else 0.0
+            )
+            return (
+                one + looks + evicts + 2 * phase.untimed_files / (_FILES_S * self.nodes)
+            )
 
         def seconds(phase: PhasePlan) -> float:
             start = starting(phase)
@@ -416,8 +444,10 @@ class CasePlan:
         return Footprint(
             held_bytes=self.held_bytes + self.fill_bytes,
             files=self.most_files,
-            written_bytes=moved("write") + sum(times * p.stored_bytes for times, p in each),
+            written_bytes=moved("write")
+            + sum(times * p.stored_bytes for times, p in each),
             read_bytes=moved("read"),
             nodes=self.nodes,
-            seconds=self._overhead_s + sum(times * seconds(phase) for times, phase in each),
+            seconds=self._overhead_s
+            + sum(times * seconds(phase) for times, phase in each),
         )

@@ -55,7 +55,11 @@ class Launch:
 
     def on_each_node(self, *command: str) -> list[str]:
         """Return words that run a command of the agent on every node."""
-        return [*self.each_node, *self.agent, *command] if self.each_node else ["iog_do", *command]
+        return (
+            [*self.each_node, *self.agent, *command]
+            if self.each_node
+            else ["iog_do", *command]
+        )
 
 
 def _step(name: str, words: Sequence[str]) -> str:
@@ -69,7 +73,9 @@ def _phase_lines(phase: PhasePlan, launch: Launch, directory: str) -> list[str]:
         return []
     lines, more = [], ""
     if phase.access.evict:
-        words = launch.on_each_node("evict", directory, stage.evict_stem(phase.name, REP))
+        words = launch.on_each_node(
+            "evict", directory, stage.evict_stem(phase.name, REP)
+        )
         lines.append(_step(f"evict-{phase.name}", words))
     if phase.verifies is not None:
         lines.append(f"iog_verify {shell_command(phase.verifies.words)}")
@@ -82,13 +88,19 @@ def _phase_lines(phase: PhasePlan, launch: Launch, directory: str) -> list[str]:
         words = [*launch.agent, *phase.command, launch.interface or "", *start]
         return [*lines, _step(phase.name, words)]
     asked = ["--", *launch.agent] if phase.asks else []
-    own = [*launch.agent, *phase.command[1:]] if phase.command[0] == AGENT else phase.command
+    own = (
+        [*launch.agent, *phase.command[1:]]
+        if phase.command[0] == AGENT
+        else phase.command
+    )
     command = shell_command([*own, *asked]) + more
     if phase.launch == "tasks" and launch.run_tasks:
         command = f"{launch.run_tasks} {_witnessed(phase, launch)}{command}"
     elif phase.launch in ("tasks", "once"):
         command = f"{_witnessed(phase, launch)}{command}"
-    function = {"clients": "iog_client", "parts": "iog_parts"}.get(phase.launch, "iog_phase")
+    function = {"clients": "iog_client", "parts": "iog_parts"}.get(
+        phase.launch, "iog_phase"
+    )
     before, after = (_look(phase, launch, when) for when in ("before", "after"))
     return [*before, *lines, f"{function} {phase.name} {command}", *after]
 
@@ -109,7 +121,9 @@ def _look(phase: PhasePlan, launch: Launch, when: str) -> list[str]:
     return [line] if phase.on_servers and phase.witnessed else []
 
 
-def _with_samples(phases: Sequence[tuple[PhasePlan, list[str]]], plan: CasePlan) -> list[str]:
+def _with_samples(
+    phases: Sequence[tuple[PhasePlan, list[str]]], plan: CasePlan
+) -> list[str]:
     """Return the lines of phases, and a sample of the contents after the last write and read.
 
     After preparing phases there is none if the warm-up writes: both are repetition 0.
@@ -144,7 +158,9 @@ def _striping_lines(plan: CasePlan, launch: Launch) -> list[str]:
     return before
 
 
-def job_functions(plan: CasePlan, launch: Launch, notes_layouts: bool = False) -> list[str]:
+def job_functions(
+    plan: CasePlan, launch: Launch, notes_layouts: bool = False
+) -> list[str]:
     """Return shell functions: ``iog_prepare``, ``iog_case``; ``iog_write`` if writes go first.
 
     ``notes_layouts`` means that the files' layouts are noted after the last write.
@@ -153,8 +169,12 @@ def job_functions(plan: CasePlan, launch: Launch, notes_layouts: bool = False) -
 
     def lines(phases: Sequence[PhasePlan], holds_first_write: bool) -> list[str]:
         start = before if holds_first_write else []
-        each = [(phase, _phase_lines(phase, launch, plan.directory)) for phase in phases]
-        writing = [own for p, own in each if p.access.direction == "write" or p.lays_out]
+        each = [
+            (phase, _phase_lines(phase, launch, plan.directory)) for phase in phases
+        ]
+        writing = [
+            own for p, own in each if p.access.direction == "write" or p.lays_out
+        ]
         if notes_layouts and holds_first_write and writing:
             writing[-1].append(f"iog_layouts {shell_word(plan.directory)}")
         out = _with_samples(each, plan)
@@ -182,7 +202,14 @@ def job_functions(plan: CasePlan, launch: Launch, notes_layouts: bool = False) -
         return [*functions, "iog_case() {", *lines(reads, False), *end, "}"]
     if not plan.prepare:
         begin.append("    iog_reset")
-    return [*functions, "iog_case() {", *begin, *lines(plan.repeat, not plan.prepare), *end, "}"]
+    return [
+        *functions,
+        "iog_case() {",
+        *begin,
+        *lines(plan.repeat, not plan.prepare),
+        *end,
+        "}",
+    ]
 
 
 def host_options(launcher: str, hosts: Sequence[str]) -> list[str]:
@@ -197,7 +224,9 @@ def host_options(launcher: str, hosts: Sequence[str]) -> list[str]:
     return ["--hostfile", stage.HOSTFILE]
 
 
-def per_node_launcher(launcher: str, nodes: int, hosts: Sequence[str] = ()) -> list[str]:
+def per_node_launcher(
+    launcher: str, nodes: int, hosts: Sequence[str] = ()
+) -> list[str]:
     """Return words that start one process on every node, in the dialect of a ReFrame launcher.
 
     The process is not bound: the children of a fio server share the node's cores. On one node the
@@ -220,7 +249,9 @@ def per_node_launcher(launcher: str, nodes: int, hosts: Sequence[str] = ()) -> l
     )
 
 
-def placing_options(launcher: str, tasks_per_node: int, cyclic: bool = False) -> list[str]:
+def placing_options(
+    launcher: str, tasks_per_node: int, cyclic: bool = False
+) -> list[str]:
     """Return options that place ranks node after node, or round the nodes (``cyclic``).
 
     They are in the dialect of a ReFrame launcher; empty for a launcher without such an option.
@@ -238,7 +269,10 @@ def reporting_variables(launcher: str) -> dict[str, str]:
     They are those of Open MPI 4 and 5, for ``mpirun``. Another MPI's mpirun rejects Open MPI's
     option, but ignores the variables.
     """
-    told = {"OMPI_MCA_hwloc_base_report_bindings": "1", "PRTE_MCA_prte_display": "bindings"}
+    told = {
+        "OMPI_MCA_hwloc_base_report_bindings": "1",
+        "PRTE_MCA_prte_display": "bindings",
+    }
     return told if launcher in ("mpirun", "mpirun-openmpi") else {}
 
 
@@ -280,4 +314,8 @@ def job_options(
         options.append(f"--signal=B:USR1@{tidy_seconds(files, time_limit_s)}")
     options.append("--no-requeue")
     stated = {re.sub(r"^--(no-)?|[= ].*", "", option.strip()) for option in given}
-    return [option for option in options if re.sub(r"^--(no-)?|=.*", "", option) not in stated]
+    return [
+        option
+        for option in options
+        if re.sub(r"^--(no-)?|=.*", "", option) not in stated
+    ]

@@ -121,7 +121,9 @@ def boot_seconds() -> float:
 
 def line_of(what: str, value: object, at: float | None = None) -> str:
     """Return the line of a note of now, or of a time."""
-    return json.dumps([round(boot_seconds() if at is None else at, 3), what, value]) + "\n"
+    return (
+        json.dumps([round(boot_seconds() if at is None else at, 3), what, value]) + "\n"
+    )
 
 
 def append(lines: str) -> None:
@@ -163,7 +165,11 @@ class Noted:
         for host, notes in self.notes.items():
             for at, _, value in (one for one in notes if one.what == what):
                 with contextlib.suppress(TypeError):
-                    yield host, at, value if kind is object else untrusted.build(kind, value)
+                    yield (
+                        host,
+                        at,
+                        value if kind is object else untrusted.build(kind, value),
+                    )
 
     def by_host(self, what: str) -> dict[str, Any]:
         """Return what each node answered last."""
@@ -186,7 +192,11 @@ class Noted:
     def hidden(self) -> tuple[str, ...]:
         """Return the mounts that hid the case's directory, each once, in words."""
         mounts = (mount for _, _, mount in self.each(HIDDEN, tuple[str, str, str]))
-        return tuple(dict.fromkeys("{} from {}, mounted at {}".format(*mount) for mount in mounts))
+        return tuple(
+            dict.fromkeys(
+                "{} from {}, mounted at {}".format(*mount) for mount in mounts
+            )
+        )
 
     def grown(self) -> Mapping[tuple[str, str], tuple[float, Readings]]:
         """Return when a node was looked at before an execution, and what its counters grew by until it was after it, by host
@@ -198,7 +208,10 @@ class Noted:
         grown: dict[tuple[str, str], tuple[float, Readings]] = {}
         kind = tuple[str, str, Mapping[str, tuple[int, int, int | None] | None]]
         for host, at, (execution, when, told) in self.each(COUNTERS, kind):
-            counts = {name: None if one is None else Reading(*one) for name, one in told.items()}
+            counts = {
+                name: None if one is None else Reading(*one)
+                for name, one in told.items()
+            }
             if when == "before":
                 first.setdefault((host, execution), (at, counts))
             elif (host, execution) in first:
@@ -207,7 +220,9 @@ class Noted:
                     (n, before.get(n, Reading()), now)
                     for n, now in (*before.items(), *counts.items())
                 ]
-                grew = {name: now and then and now.since(then) for name, then, now in pairs}
+                grew = {
+                    name: now and then and now.since(then) for name, then, now in pairs
+                }
                 grown[host, execution] = started, grew
         return grown
 
@@ -223,7 +238,11 @@ def read(stage: Path) -> Noted:
             else:
                 notes.setdefault(host, []).append(one)
     # The last line of a task that was cut is none.
-    each = (_task(host, line) for host, lines in _lines(stage, TASKS, "") for line in lines[:-1])
+    each = (
+        _task(host, line)
+        for host, lines in _lines(stage, TASKS, "")
+        for line in lines[:-1]
+    )
     return Noted(notes, tuple(filter(None, each)), tuple(damaged))
 
 
@@ -232,7 +251,10 @@ def _lines(stage: Path, stem: str, suffix: str) -> Iterator[tuple[str, list[str]
     for file in sorted(stage.glob(f"{stem}.*{suffix}")):
         with contextlib.suppress(OSError):
             text = untrusted.read_text(file)
-            yield file.name[len(stem) + 1 : len(file.name) - len(suffix)], text.split("\n")
+            yield (
+                file.name[len(stem) + 1 : len(file.name) - len(suffix)],
+                text.split("\n"),
+            )
 
 
 def _note(line: str) -> Note | None:
@@ -240,7 +262,9 @@ def _note(line: str) -> Note | None:
         note = Note(*untrusted.parse_json(line))
     except (TypeError, ValueError):
         return None
-    return note if untrusted.is_number(note.time) and isinstance(note.what, str) else None
+    return (
+        note if untrusted.is_number(note.time) and isinstance(note.what, str) else None
+    )
 
 
 def _task(host: str, line: str) -> Witness | None:

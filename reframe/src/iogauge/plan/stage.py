@@ -257,6 +257,8 @@ def parse_runs(text: str) -> list[PhaseRun]:
         times = float(match[4]), float(match[5])
         run = PhaseRun(int(match[1]), match[2], int(match[3]), *times, match[6])
         if (run.repetition, run.name) in runs:
-            raise ToolOutputError(f"{RUNS}: {run.name}, repetition {run.repetition}: appears twice")
+            raise ToolOutputError(
+                f"{RUNS}: {run.name}, repetition {run.repetition}: appears twice"
+            )
         runs[run.repetition, run.name] = run
     return list(runs.values())

@@ -73,11 +73,17 @@ def read(file: Path) -> Iterator[dict[str, Any] | Damaged]:
 def read_numbered(file: Path) -> Iterator[tuple[int, dict[str, Any] | Damaged]]:
     """Yield as :func:`read` does, each with the number of its line, counted from 1."""
     with untrusted.open_file(file, _FILE_BYTES) as lines:
-        for number, line in enumerate(iter(lambda: lines.readline(_LINE_BYTES + 1), b""), 1):
+        for number, line in enumerate(
+            iter(lambda: lines.readline(_LINE_BYTES + 1), b""), 1
+        ):
             if len(line) > _LINE_BYTES:
                 yield (
                     number,
-                    Damaged(file, number, f"longer than {_LINE_BYTES} bytes; the rest is not read"),
+                    Damaged(
+                        file,
+                        number,
+                        f"longer than {_LINE_BYTES} bytes; the rest is not read",
+                    ),
                 )
                 return
             if line.isspace():

@@ -21,7 +21,12 @@ def joined(arguments: Sequence[str]) -> list[str]:
     words: list[str] = []
     naming = False
     for place, word in enumerate(arguments):
-        if naming and place > 1 and arguments[place - 1] not in _NAMING and not _OTHER.match(word):
+        if (
+            naming
+            and place > 1
+            and arguments[place - 1] not in _NAMING
+            and not _OTHER.match(word)
+        ):
             words[-1] += f" {word}"
             continue
         naming = word in _NAMING or (naming and arguments[place - 1] in _NAMING)
@@ -76,5 +81,7 @@ def chosen(name: str, cases: Iterable[str | None]) -> list[str]:
     ]
     if shown and not found:
         known = {*shown.values(), *(short.split()[0] for short in shown.values())}
-        raise ValueError(f"-n {name!r} fits no recorded case{did_you_mean(name, known)}")
+        raise ValueError(
+            f"-n {name!r} fits no recorded case{did_you_mean(name, known)}"
+        )
     return found

@@ -54,7 +54,8 @@ def _others(one: str, other: str) -> bool:
 
 
 def rejoined(
-    rows: pl.DataFrame, contents: Callable[[Collection[str]], Mapping[str, Mapping[str, Any]]]
+    rows: pl.DataFrame,
+    contents: Callable[[Collection[str]], Mapping[str, Mapping[str, Any]]],
 ) -> pl.DataFrame:
     """Return rows, in order of time, in which incomplete records have the series of a neighbour.
 
@@ -74,12 +75,17 @@ def rejoined(
         of_line.setdefault(line, []).append((row, name, incomplete, series))
     found: dict[int, str] = {}
     for entries in of_line.values():
-        for ordered in (entries[::-1], entries):  # the neighbour before wins over the one after
+        for ordered in (
+            entries[::-1],
+            entries,
+        ):  # the neighbour before wins over the one after
             near: tuple[str | None, str] | None = None
             for row, name, incomplete, series in ordered:
                 if not incomplete:
                     near = (name, series)
-                elif near and agree(prints.get(near[0] or "", {}), prints.get(name or "", {})):
+                elif near and agree(
+                    prints.get(near[0] or "", {}), prints.get(name or "", {})
+                ):
                     found[row] = near[1]
     table = pl.DataFrame(
         {"row": list(found), "own": list(found.values())},
@@ -101,16 +107,22 @@ def divided(rows: pl.DataFrame) -> pl.DataFrame:
     return rows
 
 
-def _by(rows: pl.DataFrame, column: str, other: Callable[[str, str], bool]) -> pl.DataFrame:
+def _by(
+    rows: pl.DataFrame, column: str, other: Callable[[str, str], bool]
+) -> pl.DataFrame:
     """Return rows whose series are divided by one column, which is dropped."""
     seen: dict[str, list[str]] = {}
     names: list[tuple[str, str, str]] = []
     pairs = rows.select("series", column).drop_nulls().unique(maintain_order=True)
     for series, name in pairs.iter_rows():
         first = seen.setdefault(series, [])
-        number = next((i for i, one in enumerate(first) if not other(name, one)), len(first))
+        number = next(
+            (i for i, one in enumerate(first) if not other(name, one)), len(first)
+        )
         first += [name] if number == len(first) else []
-        names.append((series, name, digest([series, first[number]]) if number else series))
+        names.append(
+            (series, name, digest([series, first[number]]) if number else series)
+        )
     if all(len(first) == 1 for first in seen.values()):
         return rows.drop(column)
     kinds = {"series": rows.schema["series"], column: rows.schema[column]}
@@ -168,12 +180,20 @@ class _Month:
 
     def unchanged(self, found: Mapping[str, _State]) -> dict[str, _Source]:
         """Return the session files that are still as they were read."""
-        return {p: source for p, source in self.sources.items() if found.get(p) == source.state}
+        return {
+            p: source
+            for p, source in self.sources.items()
+            if found.get(p) == source.state
+        }
 
     def to_bytes(self, folder: Path) -> bytes:
         """Return what the cache keeps: digest of the rest, head, table."""
-        sources = {path: [*one.state, one.damaged] for path, one in self.sources.items()}
-        head = json.dumps({"form": _FORM, "folder": str(folder), "sources": sources}).encode()
+        sources = {
+            path: [*one.state, one.damaged] for path, one in self.sources.items()
+        }
+        head = json.dumps(
+            {"form": _FORM, "folder": str(folder), "sources": sources}
+        ).encode()
         return b"\n".join((_digest(head, self.table), head, self.table))
 
 
@@ -233,7 +253,14 @@ def _read_month(file: Path, folder: Path) -> _Month | None:
             )
             for path, (size, mtime_ns, lines) in known["sources"].items()
         }
-    except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
+    except (
+        OSError,
+        ValueError,
+        LookupError,
+        TypeError,
+        AttributeError,
+        RecursionError,
+    ):
         return None
     except pl.exceptions.PolarsError:
         return None
@@ -262,7 +289,9 @@ def _clear_away(place: Path, names: Collection[str]) -> None:
 
 
 # Session files to rows.
-def _parse(folder: Path, paths: Iterable[str]) -> tuple[list[pl.DataFrame], dict[str, _Source]]:
+def _parse(
+    folder: Path, paths: Iterable[str]
+) -> tuple[list[pl.DataFrame], dict[str, _Source]]:
     """Read session files, given by their paths below the history: their rows, and the files."""
     frames: list[pl.DataFrame] = []
     rows: list[tuple[Any, ...]] = []
@@ -281,7 +310,9 @@ def _parse(folder: Path, paths: Iterable[str]) -> tuple[list[pl.DataFrame], dict
                 try:
                     fingerprint = as_object(record.get("fingerprint"), "fingerprint")
                     name = _identity(fingerprint, ids) if fingerprint else None
-                    content = json.dumps(fingerprint) if name and name not in shown else None
+                    content = (
+                        json.dumps(fingerprint) if name and name not in shown else None
+                    )
                     rows += rows_of(record, (name, source, number), content)
                     shown.add(name)
                 except (ValueError, RecursionError) as error:
@@ -337,14 +368,18 @@ def load(
     wanted = list(COLUMNS if columns is None else columns)
     unknown = [name for name in wanted if name not in COLUMNS and name not in ORIGIN]
     if unknown:
-        raise ValueError(f"no column {', '.join(unknown)}: expected some of {', '.join(COLUMNS)}")
+        raise ValueError(
+            f"no column {', '.join(unknown)}: expected some of {', '.join(COLUMNS)}"
+        )
     needed = {*wanted, *(_OF_SERIES if "series" in wanted else [])}
     needed |= {"position"} if "record" in wanted else set()
     stored = [name for name in STORED if name in needed]
 
     def months() -> Iterator[pl.DataFrame]:
         for month in _months(folder, cache):
-            yield _short(month.rows([name for name in STORED if name in {*stored, *ORDER}]))
+            yield _short(
+                month.rows([name for name in STORED if name in {*stored, *ORDER}])
+            )
 
     frame = _merged(months, stored)
     if "series" in wanted:
@@ -360,11 +395,14 @@ def _short(rows: pl.DataFrame) -> pl.DataFrame:
     verdicts = [name for name in ("verdict", "metric_verdict") if name in rows.columns]
     known = pl.Enum([verdict.value for verdict in Verdict])
     return rows.with_columns(
-        pl.col(verdicts).cast(known), pl.col(pl.String).exclude(verdicts).cast(pl.Categorical)
+        pl.col(verdicts).cast(known),
+        pl.col(pl.String).exclude(verdicts).cast(pl.Categorical),
     )
 
 
-def _merged(months: Callable[[], Iterator[pl.DataFrame]], columns: Sequence[str]) -> pl.DataFrame:
+def _merged(
+    months: Callable[[], Iterator[pl.DataFrame]], columns: Sequence[str]
+) -> pl.DataFrame:
     """Columns of months, each in order, as one in order; only what overlaps in time is sorted."""
     done = [_short(to_frame([])).select(columns)]
     last: pl.DataFrame | None = None
@@ -387,7 +425,9 @@ def fingerprints(
     wanted = None if ids is None else set(ids)
     found: dict[str, dict[str, Any]] = {}
     for month in _months(folder, cache):
-        known = month.rows(["fingerprint", "content"]).drop_nulls().unique("fingerprint")
+        known = (
+            month.rows(["fingerprint", "content"]).drop_nulls().unique("fingerprint")
+        )
         for name, content in known.iter_rows():
             if name not in found and (wanted is None or name in wanted):
                 found[name] = json.loads(content)
@@ -427,6 +467,8 @@ def valid_records(folder: Path, rows: pl.DataFrame) -> dict[tuple[int, int], Rec
     """As :func:`records`; a record whose values have not the form that they must have is left out too."""
     found = {}
     for place, values in records(folder, rows).items():
-        with contextlib.suppress(TypeError, ValueError):  # iogauge history --damaged tells of it
+        with contextlib.suppress(
+            TypeError, ValueError
+        ):  # iogauge history --damaged tells of it
             found[place] = Record.from_json(values)
     return found

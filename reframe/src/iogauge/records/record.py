@@ -84,7 +84,9 @@ def microseconds(text: object) -> int:
     except (ValueError, TypeError, OverflowError):
         since_epoch = -1
     if not 0 <= since_epoch < _LAST:
-        raise ValueError(f"time is {text!r:.60}: expected UTC such as 2026-01-31T12:00:00Z")
+        raise ValueError(
+            f"time is {text!r:.60}: expected UTC such as 2026-01-31T12:00:00Z"
+        )
     return since_epoch
 
 
@@ -103,7 +105,9 @@ class FindingRecord(untrusted.Form):
     @classmethod
     def of(cls, finding: Finding) -> FindingRecord:
         """Return the record of a finding."""
-        taken = _taken(finding, "guard", "metric", "saw", "demands", "remedy", "subject")
+        taken = _taken(
+            finding, "guard", "metric", "saw", "demands", "remedy", "subject"
+        )
         return cls(outcome=finding.outcome.value, **taken)
 
     @property
@@ -130,7 +134,9 @@ class ReferenceRecord(untrusted.Form):
     @classmethod
     def of(cls, reference: Reference) -> ReferenceRecord:
         """Return the record of a reference."""
-        return cls(**_taken(reference, "value", "lower", "upper", "unit", "source", "xfail"))
+        return cls(
+            **_taken(reference, "value", "lower", "upper", "unit", "source", "xfail")
+        )
 
     @property
     def least(self) -> float | None:
@@ -214,7 +220,9 @@ class MetricRecord(untrusted.Form):
         """
         self.name.encode()
         if abs(self.median) > _MOST:
-            raise ValueError(f"{where}median is {self.median!r}: expected {_MOST:g} at most")
+            raise ValueError(
+                f"{where}median is {self.median!r}: expected {_MOST:g} at most"
+            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -278,7 +286,9 @@ class Record(untrusted.Form):
 
         Raises ValueError for a number that is not finite.
         """
-        return json.dumps(self.to_json(), allow_nan=False, separators=(",", ":")).encode()
+        return json.dumps(
+            self.to_json(), allow_nan=False, separators=(",", ":")
+        ).encode()
 
     def _check(self, where: str) -> None:
         """Raise for text that is not valid Unicode, an impossible time, and a target without a
@@ -386,7 +396,9 @@ def line_of(record: Mapping[str, Any]) -> str:
     if pinned := record.get("pinned"):  # each node has a line of its own
         parameters = {**parameters, ".nid": pinned}
     measured = {name: record.get(name, old) for name, old in _MEASURED.items()}
-    return digest([measured, {name: _word(value) for name, value in parameters.items()}])
+    return digest(
+        [measured, {name: _word(value) for name, value in parameters.items()}]
+    )
 
 
 def series_of(line: str, subset: Mapping[str, Any]) -> str:
@@ -409,7 +421,9 @@ def keys_of(record: Mapping[str, Any]) -> tuple[str, str]:
             "tools": record.get("tools"),
             "stack": stack.get("fingerprint") if isinstance(stack, Mapping) else None,
         }
-        series = series_of(line, {name: value for name, value in subset.items() if value})
+        series = series_of(
+            line, {name: value for name, value in subset.items() if value}
+        )
     return line, series
 
 

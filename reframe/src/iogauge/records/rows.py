@@ -52,7 +52,11 @@ COLUMNS: Final[Mapping[str, Any]] = {
 }
 
 #: Where a row comes from: the session file (``source_id`` of the query), its line, the metric's place in the record.
-ORIGIN: Final[Mapping[str, Any]] = {"source": pl.Int64, "number": pl.Int64, "position": pl.Int32}
+ORIGIN: Final[Mapping[str, Any]] = {
+    "source": pl.Int64,
+    "number": pl.Int64,
+    "position": pl.Int32,
+}
 ORDER: Final = ("time", *ORIGIN)
 #: What the cache keeps; ``content`` is a fingerprint as JSON, where a session file has it for the first time,
 #: and the columns of :data:`DIVIDING` some of its keys. ``incomplete`` says whether it lacks keys for want of an
@@ -79,7 +83,9 @@ def _verdict(values: Mapping[str, Any]) -> str | None:
     value = _text(values, "verdict")
     if value is None or value in _VERDICTS:
         return value
-    raise ValueError(f"verdict is {value!r:.60}: expected {', '.join(sorted(_VERDICTS))}")
+    raise ValueError(
+        f"verdict is {value!r:.60}: expected {', '.join(sorted(_VERDICTS))}"
+    )
 
 
 def _count(values: Mapping[str, Any], name: str) -> int | None:
@@ -131,7 +137,8 @@ def rows_of(
     """
     fingerprint = as_object(record.get("fingerprint"), "fingerprint")
     values = [
-        v if isinstance(v := fingerprint.get(key), str) else None for key in DIVIDING.values()
+        v if isinstance(v := fingerprint.get(key), str) else None
+        for key in DIVIDING.values()
     ]
     known = (*values, bool(unanswered(fingerprint)))
     for key in CASE_KEYS:
@@ -186,8 +193,12 @@ def _series(name: str, kind: Any, values: Sequence[Any]) -> pl.Series:
         return pl.Series(name, values, pl.Int64).cast(kind)
     try:
         return pl.Series(name, values, kind)
-    except UnicodeEncodeError:  # half a surrogate pair, which JSON can say and UTF-8 cannot
-        clean = [value and value.encode("utf-8", "replace").decode() for value in values]
+    except (
+        UnicodeEncodeError
+    ):  # half a surrogate pair, which JSON can say and UTF-8 cannot
+        clean = [
+            value and value.encode("utf-8", "replace").decode() for value in values
+        ]
         return pl.Series(name, clean, kind)
 
 

@@ -161,8 +161,16 @@ def noted(notes: str) -> tuple[dict[str, NotedPlace], dict[str, NotedCase]]:
     values = [untrusted.parse_json(line) for line in notes.splitlines()]
     # ReFrame imports the package of the checks, which notes the places, more than once.
     return (
-        {one["place"]: untrusted.build(NotedPlace, one) for one in values if "place" in one},
-        {one["hash"]: untrusted.build(NotedCase, one) for one in values if "hash" in one},
+        {
+            one["place"]: untrusted.build(NotedPlace, one)
+            for one in values
+            if "place" in one
+        },
+        {
+            one["hash"]: untrusted.build(NotedCase, one)
+            for one in values
+            if "hash" in one
+        },
     )
 
 
@@ -182,7 +190,9 @@ def select(listed: Sequence[str], notes: str) -> Selected:
             runnable.append(name)
             derived.add(case is not None and case.derived)
         if case is not None:
-            lacking = [out for place in places.values() for out in _lacking(case, place)]
+            lacking = [
+                out for place in places.values() for out in _lacking(case, place)
+            ]
             left_out += lacking
             unfit += [] if lacking or case.runs_on else [case.check]
     systems = dict.fromkeys(place.partition(":")[0] for place in places)
@@ -210,13 +220,19 @@ def _lacking(case: NotedCase, place: NotedPlace) -> Iterable[UnrunCase]:
         found = [
             (lacks, environment)
             for environment in place.environments
-            if (lacks := _missing(case.environments, {environment.name}, environment.features))
+            if (
+                lacks := _missing(
+                    case.environments, {environment.name}, environment.features
+                )
+            )
         ]
         if not found:
             return
         missing, nearest = min(found, key=lambda one: len(one[0]))
         holder, why = f"environment {nearest.name}", nearest.why
-    reasons = dict.fromkeys(why.get(name, f"{place.place} declares none") for name in missing)
+    reasons = dict.fromkeys(
+        why.get(name, f"{place.place} declares none") for name in missing
+    )
     yield UnrunCase(
         check=case.check,
         case=case.case,
@@ -299,7 +315,9 @@ def selection(arguments: Sequence[str]) -> str:
     return shlex.join(arguments)
 
 
-def seen_before(folder: Path, chosen: str, mine: Collection[str] = ()) -> dict[CaseKey, str]:
+def seen_before(
+    folder: Path, chosen: str, mine: Collection[str] = ()
+) -> dict[CaseKey, str]:
     """Return the cases that gates of a selection recorded on a system, with the newest session of
     each.
 
@@ -309,11 +327,15 @@ def seen_before(folder: Path, chosen: str, mine: Collection[str] = ()) -> dict[C
     """
     sessions_of: dict[CaseKey, str] = {}
     sessions, accepted = 0, False
-    for file in sorted(folder.glob("*.jsonl"), key=lambda path: path.name, reverse=True):
+    for file in sorted(
+        folder.glob("*.jsonl"), key=lambda path: path.name, reverse=True
+    ):
         if file.stem in mine:
             continue
         try:
-            records = (record for record in journal.read(file) if isinstance(record, dict))
+            records = (
+                record for record in journal.read(file) if isinstance(record, dict)
+            )
             first = next(records, None)
         except OSError:  # ``iogauge history`` reports files that cannot be read
             continue
@@ -326,11 +348,15 @@ def seen_before(folder: Path, chosen: str, mine: Collection[str] = ()) -> dict[C
             if not record.get("pinned"):
                 with contextlib.suppress(KeyError):  # ``iogauge history`` reports it
                     case = (record["partition"], record["environment"], record["case"])
-                    sessions_of.setdefault((str(case[0]), str(case[1]), str(case[2])), file.stem)
+                    sessions_of.setdefault(
+                        (str(case[0]), str(case[1]), str(case[2])), file.stem
+                    )
     return sessions_of
 
 
-def gone(before: Mapping[CaseKey, str], records: Iterable[Record], system: str) -> list[str]:
+def gone(
+    before: Mapping[CaseKey, str], records: Iterable[Record], system: str
+) -> list[str]:
     """Return a line for each case that was recorded before and is not now."""
     now = {(r.partition, r.environment, r.case) for r in records if r.system == system}
     return [
@@ -372,7 +398,9 @@ def without_match(
         if fits(pattern, listed):
             return " that can run here"
         if pattern in checks:
-            return ": it exists, and the other options (-t, -T, -x, --mode) leave it out"
+            return (
+                ": it exists, and the other options (-t, -T, -x, --mode) leave it out"
+            )
         return _hint(pattern, checks)
 
     named = [
@@ -392,7 +420,9 @@ def values(arguments: Sequence[str], short: str, long: str) -> list[str]:
     ]
 
 
-def _unknown_tags(arguments: Sequence[str], short: str, long: str, does: str) -> list[str]:
+def _unknown_tags(
+    arguments: Sequence[str], short: str, long: str, does: str
+) -> list[str]:
     """Return a sentence for each value of ``-t`` or ``-T`` that fits no tag; ReFrame says nothing."""
     return [
         f"{short} {pattern} {does} no case{did_you_mean(pattern.strip('^$'), words.TAGS)}"

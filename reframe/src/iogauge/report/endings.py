@@ -81,7 +81,9 @@ def conclude(
     lack = unmeasured or Unmeasured()
     passed = counts.get(Verdict.PASS, 0)
     failed = {v: n for v, n in counts.items() if n and v.fails_run}
-    unproven: dict[Verdict, int] = {v: n for v, n in counts.items() if n and v in UNPROVEN}
+    unproven: dict[Verdict, int] = {
+        v: n for v, n in counts.items() if n and v in UNPROVEN
+    }
     absent = () if lack.accepted else (*lack.unmatched, *lack.gone)
     besides = (*_nothing_measured(counts, expected + refuted, lack), *absent, *problems)
     parts = [
@@ -103,7 +105,9 @@ def conclude(
     else:
         word = Word.OK
     sentence = "; ".join(part for part in parts if part) + (" (gate)" if gate else "")
-    return Ending(word, visible(sentence), tuple(map(visible, besides)), tuple(remarks(lack)))
+    return Ending(
+        word, visible(sentence), tuple(map(visible, besides)), tuple(remarks(lack))
+    )
 
 
 def _passed(passed: int, unwitnessed: int) -> str:
@@ -146,7 +150,10 @@ def _left_out(cases: Sequence[UnrunCase]) -> str:
     if not cases:
         return ""
     lacking = grouped(cases, lambda case: case.feature)
-    groups = [f"{_names(c.check for c in mine)}: no {lacked}" for lacked, mine in lacking.items()]
+    groups = [
+        f"{_names(c.check for c in mine)}: no {lacked}"
+        for lacked, mine in lacking.items()
+    ]
     return f"{len(cases)} not run ({'; '.join(groups)})"
 
 
@@ -192,12 +199,20 @@ class SessionRecords(tuple[Record, ...]):
         return not record.expected and not self.is_unconfirmed(record)
 
     def ending(
-        self, gate: bool, unmeasured: Unmeasured | None = None, problems: Collection[str] = ()
+        self,
+        gate: bool,
+        unmeasured: Unmeasured | None = None,
+        problems: Collection[str] = (),
     ) -> Ending:
         """Return the word and the sentence of the session; see :func:`conclude`."""
         counted = [record for record in self if self.counts(record)]
-        passed = [record.findings for record in counted if record.verdict is Verdict.PASS]
-        alone = [any(one.saw.startswith(NO_WITNESS) for one in findings) for findings in passed]
+        passed = [
+            record.findings for record in counted if record.verdict is Verdict.PASS
+        ]
+        alone = [
+            any(one.saw.startswith(NO_WITNESS) for one in findings)
+            for findings in passed
+        ]
         return conclude(
             Counter(record.verdict for record in counted),
             gate=gate,

@@ -30,7 +30,17 @@ from iogauge.report.history_table import RecordChoice
 
 #: Labels of every Prometheus metric that is of a metric; ``line`` keeps scales and tiers apart.
 LABELS: Final = (
-    *("system", "partition", "environment", "check", "case", "tier", "line", "metric", "unit"),
+    *(
+        "system",
+        "partition",
+        "environment",
+        "check",
+        "case",
+        "tier",
+        "line",
+        "metric",
+        "unit",
+    ),
 )
 
 #: Names of the Prometheus metrics, and what they are.
@@ -54,7 +64,9 @@ SORTED: Final = ("system", "partition", "case", "metric", "time")
 
 def _values(metric: MetricRecord) -> tuple[float | None, ...]:
     """Return the values of the first of :data:`GAUGES`; None for one that is not known, or not valid."""
-    measured = (metric.median, metric.spread) if metric.verdict.is_valid else (None, None)
+    measured = (
+        (metric.median, metric.spread) if metric.verdict.is_valid else (None, None)
+    )
     bound = metric.reference
     bounds = (bound.value, bound.least, bound.most) if bound else (None, None, None)
     return (*measured, *bounds, metric.ceiling)
@@ -65,7 +77,10 @@ def openmetrics(records: Sequence[Record]) -> str:
     registry = CollectorRegistry()
     gauges = {
         name: Gauge(
-            name, text, [*LABELS, *["verdict"] * (name == "iogauge_verdict")], registry=registry
+            name,
+            text,
+            [*LABELS, *["verdict"] * (name == "iogauge_verdict")],
+            registry=registry,
         )
         for name, text in GAUGES.items()
     }
@@ -90,7 +105,9 @@ def openmetrics(records: Sequence[Record]) -> str:
 def rows(folder: Path, choice: RecordChoice) -> pl.DataFrame:
     """Return all columns of the history for the chosen records and metrics, in the order of time."""
     wanted = choice.of(folder)[0].select("record", "metric").unique()
-    chosen = query.load(folder).join(wanted, on=["record", "metric"], how="semi", nulls_equal=True)
+    chosen = query.load(folder).join(
+        wanted, on=["record", "metric"], how="semi", nulls_equal=True
+    )
     return chosen.select(pl.col(name).cast(kind) for name, kind in COLUMNS.items())
 
 
@@ -102,11 +119,16 @@ def parquet(frame: pl.DataFrame, file: Path, site: str) -> None:
     shown = frame["case"].map_elements(short_name, return_dtype=pl.String)
     sorted_rows = frame.with_columns(shown).sort(SORTED, maintain_order=True)
     named = sorted_rows.select(pl.lit(site).alias("site"), *sorted_rows.columns)
-    named.write_parquet(file, compression="zstd", row_group_size=_ROW_GROUP, statistics=True)
+    named.write_parquet(
+        file, compression="zstd", row_group_size=_ROW_GROUP, statistics=True
+    )
 
 
 def junit(
-    records: SessionRecords, gate: bool, ending: Ending, left_out: Iterable[UnrunCase] = ()
+    records: SessionRecords,
+    gate: bool,
+    ending: Ending,
+    left_out: Iterable[UnrunCase] = (),
 ) -> str:
     """Return the XML: a suite for each partition, with a test case for each case.
 
@@ -118,7 +140,9 @@ def junit(
     top = ElementTree.Element("testsuites", name=f"iogauge: {ending}")
     for record in records:
         place = record.where
-        again = re.search(r"%\.repeat_no=(\d+)", record.case)  # GitLab takes one case of a name
+        again = re.search(
+            r"%\.repeat_no=(\d+)", record.case
+        )  # GitLab takes one case of a name
         name = f"{record.short_name} {again[1]}" if again else record.short_name
         case = _case(top, place, record.check, name)
         if record.verdict is not Verdict.PASS:
@@ -134,16 +158,24 @@ def junit(
         ElementTree.SubElement(case, "skipped", message=message)
     if ending.besides:
         case = _case(top, "iogauge", "session", "session")
-        ElementTree.SubElement(case, "failure" if ending.status else "skipped", message=str(ending))
+        ElementTree.SubElement(
+            case, "failure" if ending.status else "skipped", message=str(ending)
+        )
     for suite in top:
         suite.set("tests", str(len(suite)))
-        for key, kind in (("failures", "failure"), ("errors", "error"), ("skipped", "skipped")):
+        for key, kind in (
+            ("failures", "failure"),
+            ("errors", "error"),
+            ("skipped", "skipped"),
+        ):
             suite.set(key, str(len(suite.findall(f"testcase/{kind}"))))
     ElementTree.indent(top)
     return ElementTree.tostring(top, encoding="unicode", xml_declaration=True) + "\n"
 
 
-def _case(top: ElementTree.Element, place: str, check: str, name: str) -> ElementTree.Element:
+def _case(
+    top: ElementTree.Element, place: str, check: str, name: str
+) -> ElementTree.Element:
     """Add a test case to the suite of a partition, which is made for the first one."""
     suite = next((one for one in top if one.get("name") == place), None)
     if suite is None:

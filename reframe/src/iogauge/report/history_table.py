@@ -56,14 +56,20 @@ class RecordChoice:
         columns = [*shown, *(column for column, needed in used.items() if needed)]
         frame = query.load(folder, cache, columns=columns)
         frame = narrowed(
-            frame, system=self.system, name=self.name, since=self.since, until=self.until
+            frame,
+            system=self.system,
+            name=self.name,
+            since=self.since,
+            until=self.until,
         )
         if self.metric:
             frame = frame.filter(pl.col("metric") == self.metric)
         if self.verdicts:
             wanted = [verdict.value for verdict in self.verdicts]
             # If a case is worse than its metrics, all of them are shown.
-            explained = (pl.col("metric_verdict") == pl.col("verdict")).any().over("record")
+            explained = (
+                (pl.col("metric_verdict") == pl.col("verdict")).any().over("record")
+            )
             frame = frame.filter(
                 pl.col("metric_verdict").is_in(wanted)
                 | (pl.col("verdict").is_in(wanted) & ~explained)
@@ -90,7 +96,10 @@ def narrowed(
     if system:
         known = frame["system"].unique().drop_nulls().to_list()
         if known and system not in known:
-            hint = did_you_mean(system, known) or f" (recorded: {', '.join(sorted(known))})"
+            hint = (
+                did_you_mean(system, known)
+                or f" (recorded: {', '.join(sorted(known))})"
+            )
             raise ValueError(f"--system {system!r}: no case of it is recorded{hint}")
         frame = frame.filter(pl.col("system") == system)
     if since:
@@ -98,11 +107,15 @@ def narrowed(
     if until:
         frame = frame.filter(pl.col("time") <= until)
     if name:
-        frame = frame.filter(pl.col("case").is_in(names.chosen(name, frame["case"].unique())))
+        frame = frame.filter(
+            pl.col("case").is_in(names.chosen(name, frame["case"].unique()))
+        )
     return frame
 
 
-def records(folder: Path, rows: pl.DataFrame) -> Iterator[tuple[dict[str, Any], set[str | None]]]:
+def records(
+    folder: Path, rows: pl.DataFrame
+) -> Iterator[tuple[dict[str, Any], set[str | None]]]:
     """Yield the records of chosen rows, each once, with the names of the chosen metrics.
 
     A record is left out if its file is gone meanwhile. Raises OSError for a file that cannot be
@@ -115,7 +128,9 @@ def records(folder: Path, rows: pl.DataFrame) -> Iterator[tuple[dict[str, Any], 
             yield contents[source, number], set(metrics)
 
 
-def table(found: Iterable[tuple[dict[str, Any], set[str | None]]], wide: bool = False) -> Table:
+def table(
+    found: Iterable[tuple[dict[str, Any], set[str | None]]], wide: bool = False
+) -> Table:
     """Return a table of records with their chosen metrics, by time and place, reasons below it.
 
     A line of the history that is no whole record is a reason alone.
@@ -126,7 +141,9 @@ def table(found: Iterable[tuple[dict[str, Any], set[str | None]]], wide: bool = 
         try:
             lines += _rows(Record.from_json(values), chosen)
         except (TypeError, ValueError) as error:
-            damaged.append(f"damaged record of session {values.get('session')}: {error}")
+            damaged.append(
+                f"damaged record of session {values.get('session')}: {error}"
+            )
     return outcome.table(outcome.folded(lines), wide, damaged, history=True)
 
 
@@ -142,11 +159,16 @@ def _rows(record: Record, chosen: Collection[str | None]) -> Iterator[Row]:
     repeated = {name: outcome.repeated(record, one) for name, one in found.items()}
     for name, metric in found.items():
         if repeated[name] not in found.values():
-            fact = [metric, *(found[other] for other, of in repeated.items() if of is metric)]
+            fact = [
+                metric,
+                *(found[other] for other, of in repeated.items() if of is metric),
+            ]
             values = ", ".join(with_unit(one.median, one.unit) for one in fact)
             spread = "" if metric.spread is None else f" ±{metric.spread:.1%}"
             names = ", ".join(one.name for one in fact)
-            yield Row(record, metric.verdict, why(metric), names, values + spread, of=metric)
+            yield Row(
+                record, metric.verdict, why(metric), names, values + spread, of=metric
+            )
 
 
 CASE: Final = ("system", "partition", "environment", "case")

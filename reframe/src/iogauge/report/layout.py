@@ -32,7 +32,9 @@ WHOLE: Final = "\ue000"
 
 def keep_commands(text: str, width: int) -> str:
     """Put :data:`WHOLE` in the place of the blanks within commands that fit so many characters."""
-    return _COMMAND.sub(lambda m: m[0].replace(" ", WHOLE) if len(m[0]) <= width else m[0], text)
+    return _COMMAND.sub(
+        lambda m: m[0].replace(" ", WHOLE) if len(m[0]) <= width else m[0], text
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +100,9 @@ class Table:
     wide: bool = False
     below: Sequence[str] = ()
 
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Text]:
+    def __rich_console__(
+        self, console: Console, options: ConsoleOptions
+    ) -> Iterator[Text]:
         """Yield the lines, none of them wider than the console."""
         width = 1 << 30 if self.wide else options.max_width
         shape = _Shape.fitting(self, width)
@@ -133,7 +137,10 @@ class _Shape:
         """Return the shape of a table in so many characters."""
         rows = [row for block in table.blocks.values() for row in block]
         widths = [
-            max(cell_len(visible(cell)) for cell in (column.heading, *(row[n] for row in rows)))
+            max(
+                cell_len(visible(cell))
+                for cell in (column.heading, *(row[n] for row in rows))
+            )
             for n, column in enumerate(table.columns)
         ]
         if _total(widths) <= width:
@@ -142,7 +149,10 @@ class _Shape:
         widths[0] = 0
         soft = [n for n, column in enumerate(table.columns) if not column.whole]
         words = [
-            max((cell_len(word) for row in rows for word in visible(row[n]).split()), default=0)
+            max(
+                (cell_len(word) for row in rows for word in visible(row[n]).split()),
+                default=0,
+            )
             for n in range(len(table.columns))
         ]
         # Words, such as a session's name, are cut only if nothing else helps.
@@ -159,7 +169,9 @@ class _Shape:
     ) -> Iterator[Text]:
         """Yield the lines of one row; ``styles`` is the style of cells, by their text."""
         if self.apart and cells[0]:
-            yield from _folded(console, cells[0], self.width, style=styles.get(cells[0], ""))
+            yield from _folded(
+                console, cells[0], self.width, style=styles.get(cells[0], "")
+            )
             if not any(cells[1:]):
                 return
             cells = ("", *cells[1:])
@@ -173,10 +185,14 @@ class _Shape:
                     text.stylize(column.marks.get(mark, ""), place, place + 1)
         for nth in range(max(map(len, folded))):
             line = Text(no_wrap=True)
-            for column, width, texts in zip(self.columns, self.widths, folded, strict=True):
+            for column, width, texts in zip(
+                self.columns, self.widths, folded, strict=True
+            ):
                 text = texts[nth] if nth < len(texts) else Text()
                 room = " " * (width - text.cell_len)
-                line.append_text(Text(room) + text if column.right else text + Text(room))
+                line.append_text(
+                    Text(room) + text if column.right else text + Text(room)
+                )
                 line.append(" " * _GAP)
             line.rstrip()
             yield line
@@ -192,5 +208,8 @@ def _folded(console: Console, text: str, width: int, style: str = "") -> list[Te
     if cell_len(text) <= width:
         return [Text(text, style=style)]
     kept = Text(keep_commands(text, width))
-    lines = [line.plain.rstrip() for line in kept.wrap(console, max(width, 1), overflow="fold")]
+    lines = [
+        line.plain.rstrip()
+        for line in kept.wrap(console, max(width, 1), overflow="fold")
+    ]
     return [Text(line.replace(WHOLE, " "), style=style) for line in lines] or [Text()]

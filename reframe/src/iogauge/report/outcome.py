@@ -88,7 +88,8 @@ def _reasons(record: Record, metric: MetricRecord) -> tuple[str, ...]:
     """
     about = same_fault(record, metric)
     objections = [
-        f"{f.name}: {f.saw}; demanded: {f.demands}" + (f". {f.remedy}" if f.remedy else "")
+        f"{f.name}: {f.saw}; demanded: {f.demands}"
+        + (f". {f.remedy}" if f.remedy else "")
         for f in record.findings
         if f.metric in (None, about.name) and f.objects(about.verdict)
     ]
@@ -179,7 +180,11 @@ def _not_computed(record: Record) -> list[Row]:
     computed = {metric.name for metric in record.metrics}
     lines = []
     for finding in record.findings if computed else ():
-        if finding.guard == POINTS and finding.metric and finding.metric not in computed:
+        if (
+            finding.guard == POINTS
+            and finding.metric
+            and finding.metric not in computed
+        ):
             invalid = finding.objects(Verdict.INVALID)
             verdict = Verdict.INVALID if invalid else Verdict.UNREFERENCED
             lines.append(Row(record, verdict, (visible(finding.saw),), finding.metric))
@@ -207,14 +212,20 @@ def notes_of(reasons: Iterable[str]) -> dict[str, str]:
 
 
 def table(
-    lines: Sequence[Row], wide: bool = False, damaged: Sequence[str] = (), *, history: bool = False
+    lines: Sequence[Row],
+    wide: bool = False,
+    damaged: Sequence[str] = (),
+    *,
+    history: bool = False,
 ) -> Table:
     """Return the rows as a table, by target; the reasons are numbered below it, what is ``damaged`` is a reason alone.
 
     With ``wide`` the reasons stand in the rows. In a ``history`` each row has its time, and none a bound; it is by place.
     """
     notes = notes_of([*damaged, *(reason for line in lines for reason in line.reasons)])
-    numbers = {note: number for number, note in enumerate(dict.fromkeys(notes.values()), 1)}
+    numbers = {
+        note: number for number, note in enumerate(dict.fromkeys(notes.values()), 1)
+    }
     bounds = () if history else ("reference", "ceiling")
 
     def name(line: Row) -> str:
@@ -266,5 +277,11 @@ def to_json(records: Iterable[Record], ending: Ending) -> str:
                 "reasons": row.reasons,
             }
         )
-    ended = {"word": ending.word.value, "sentence": ending.sentence, "status": ending.status}
-    return json.dumps({**ended, "remarks": ending.remarks, "metrics": metrics}, indent=2)
+    ended = {
+        "word": ending.word.value,
+        "sentence": ending.sentence,
+        "status": ending.status,
+    }
+    return json.dumps(
+        {**ended, "remarks": ending.remarks, "metrics": metrics}, indent=2
+    )

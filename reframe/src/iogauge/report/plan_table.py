@@ -26,7 +26,9 @@ MOST_ROWS: Final = 40
 def _cells(cases: Sequence[PlannedCase]) -> tuple[str, ...]:
     """Return the largest space and number of files; the sums of writes, reads and node-minutes."""
     return (
-        format_bytes(max(case.order.held_bytes + case.order.fill_bytes for case in cases)),
+        format_bytes(
+            max(case.order.held_bytes + case.order.fill_bytes for case in cases)
+        ),
         str(max(case.order.files for case in cases)),
         _moved("write", sum(case.written_bytes for case in cases), cases),
         _moved("read", sum(case.read_bytes for case in cases), cases),
@@ -51,7 +53,8 @@ def table(cases: Sequence[PlannedCase], wide: bool = False) -> Table:
         if len(cases) > MOST_ROWS:
             checks = grouped(here, lambda case: case.check)
             rows = [
-                (f"{check}: {len(mine)} case(s)", *_cells(mine)) for check, mine in checks.items()
+                (f"{check}: {len(mine)} case(s)", *_cells(mine))
+                for check, mine in checks.items()
             ]
         else:
             rows = [(name_of(case), *_cells([case])) for case in here]
@@ -81,12 +84,20 @@ _GUESS: Final = (
 def remarks(cases: Sequence[PlannedCase]) -> list[str]:
     """Say how long the cases will take, on what this estimate rests, and what the columns mean."""
     rests = Counter(source for case in cases for source in case.rests_on)
-    sources = ", ".join(f"{source} ({count} case(s))" for source, count in rests.most_common())
+    sources = ", ".join(
+        f"{source} ({count} case(s))" for source, count in rests.most_common()
+    )
     seconds = sum(case.seconds for case in cases)
-    guessed = sum(any(one.startswith("assumed: ") for one in case.rests_on) for case in cases)
+    guessed = sum(
+        any(one.startswith("assumed: ") for one in case.rests_on) for case in cases
+    )
     return [
         f"expected: {duration(seconds)} one after the other, without waiting for nodes; "
-        + (f"bandwidths used: {sources}" if sources else "all phases have a fixed duration"),
+        + (
+            f"bandwidths used: {sources}"
+            if sources
+            else "all phases have a fixed duration"
+        ),
         *([_GUESS.format(cases=guessed, speed=ASSUMED_SPEED)] if guessed else []),
         "'holds' and 'files': the most that is on the target at one time",
     ]
@@ -140,7 +151,11 @@ def worst(
     chosen = []
     for group in grouped(each, lambda one: one[1].name).values():
         worst = max(group, key=badness)[1]
-        bad = [case for case, one in group if one.outcome is worst.outcome is not Outcome.OK]
+        bad = [
+            case
+            for case, one in group
+            if one.outcome is worst.outcome is not Outcome.OK
+        ]
         chosen.append((worst, list(map(name_of, bad))))
     return chosen
 

@@ -35,7 +35,9 @@ def unable(reframe_report: Path) -> list[str]:
     names: dict[str, list[str]] = {}
     with _read(reframe_report) as cases:
         for case in cases:
-            if reason := untrusted.build(str | None, case.get("fail_reason"), "fail_reason"):
+            if reason := untrusted.build(
+                str | None, case.get("fail_reason"), "fail_reason"
+            ):
                 reason = re.sub("^(sanity error: )?(ERROR: )?", "", reason)
                 names.setdefault(reason, []).append(short_name(case["display_name"]))
     return [
@@ -70,13 +72,15 @@ def _undecided(
     decided = Counter((r.case, r.partition, r.environment) for r in records)
     for case in cases:
         name, partition, environment = key = untrusted.build(
-            tuple[str, str, str], (case["display_name"], case["partition"], case["environ"])
+            tuple[str, str, str],
+            (case["display_name"], case["partition"], case["environ"]),
         )
         if decided[key] > 0:
             decided[key] -= 1
             continue
         reason = str(
-            case.get("fail_reason") or f"ReFrame says {case['result']}, nothing was decided"
+            case.get("fail_reason")
+            or f"ReFrame says {case['result']}, nothing was decided"
         )
         values = {
             "time": run["time"],

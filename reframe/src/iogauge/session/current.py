@@ -65,7 +65,10 @@ def gate_marks() -> dict[str, object]:
     chosen = os.environ.get("IOGAUGE_SELECTION")
     if chosen is None:
         return {}
-    return {"selection": chosen, "accepts": os.environ.get("IOGAUGE_ACCEPTS", "") == "1"}
+    return {
+        "selection": chosen,
+        "accepts": os.environ.get("IOGAUGE_ACCEPTS", "") == "1",
+    }
 
 
 @cache
@@ -78,8 +81,18 @@ def suite() -> str:
     root, known = project_root(), []
     with contextlib.suppress(PackageNotFoundError):
         known = [version("iogauge")]
-    if (root / ".git").exists():  # not a repository that happens to hold an installed library
-        words = ["git", "-C", str(root), "describe", "--always", "--dirty", "--abbrev=12"]
+    if (
+        root / ".git"
+    ).exists():  # not a repository that happens to hold an installed library
+        words = [
+            "git",
+            "-C",
+            str(root),
+            "describe",
+            "--always",
+            "--dirty",
+            "--abbrev=12",
+        ]
         with contextlib.suppress(OSError):
             known += [f"commit {commands.output(*words, seconds=10).strip()}"]
     return " ".join(known) or "unknown"
@@ -101,7 +114,9 @@ def announce(name: str) -> None:
     if file := os.environ.get("IOGAUGE_SESSIONS"):
         # Without O_NONBLOCK, opening a pipe would wait for a reader.
         fd = os.open(
-            file, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NONBLOCK | os.O_CLOEXEC, 0o666
+            file,
+            os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NONBLOCK | os.O_CLOEXEC,
+            0o666,
         )
         with open(fd, "w", encoding="utf-8") as lines:
             lines.write(name + "\n")
@@ -121,7 +136,9 @@ class Session:
     spent: dict[str, Cost] = field(default_factory=dict)
     #: For each case whose job began and that is undecided: a function to call at the end, with the
     #: problem of the targets.
-    undecided: dict[tuple[str, str, str, str], Callable[[str], None]] = field(default_factory=dict)
+    undecided: dict[tuple[str, str, str, str], Callable[[str], None]] = field(
+        default_factory=dict
+    )
     #: The first signal that told this session to end (``SIGTERM``); empty if there was none.
     ended_by: str = ""
 
@@ -155,7 +172,10 @@ class Session:
         self.targets.add(target)
         stage = stages_dir() / self.name
         stage.mkdir(parents=True, exist_ok=True)
-        owner = {"host": socket.gethostname(), "process": processes.identity(os.getpid())}
+        owner = {
+            "host": socket.gethostname(),
+            "process": processes.identity(os.getpid()),
+        }
         (stage / OWNER).write_text(json.dumps(owner), encoding="utf-8")
         if target not in known_targets():
             file = state_dir() / TARGETS
@@ -168,7 +188,9 @@ class Session:
 
         Undecided cases are then decided: the target may now show what their job was waiting for.
         """
-        silent = [text for target in sorted(self.targets) if (text := self._clean(target))]
+        silent = [
+            text for target in sorted(self.targets) if (text := self._clean(target))
+        ]
         while self.undecided:
             self.undecided.popitem()[1]("; ".join(silent))
 
@@ -250,7 +272,8 @@ def runs_cases(argv: list[str]) -> bool:
     Only R, q, r and v are flags without a value; text behind any other letter is its value.
     """
     return any(
-        (a.startswith("--ru") and "--run".startswith(a)) or re.match(r"-[Rqv]*r", a) is not None
+        (a.startswith("--ru") and "--run".startswith(a))
+        or re.match(r"-[Rqv]*r", a) is not None
         for a in argv
     )
 
@@ -278,7 +301,9 @@ def guard_gate() -> None:
     def refuse() -> None:
         if session.failed or not session.passed:
             reason = (
-                f"{session.failed} case(s) did not pass at first" if session.failed else nothing
+                f"{session.failed} case(s) did not pass at first"
+                if session.failed
+                else nothing
             )
             say(f"iogauge: FAILED: this run is a gate and {reason}")
             session.clean()
@@ -315,11 +340,15 @@ class Janitor:
         """
         places = list(targets) or known_targets() or [default]
         doomed = [
-            session for place in places for session in self._dead_sessions(place, bool(targets))
+            session
+            for place in places
+            for session in self._dead_sessions(place, bool(targets))
         ]
         for place, path in doomed:
             self._remove(place, path, is_named=False)
-        locks = [self._clean_lock(place) for place in places if place not in self.silent]
+        locks = [
+            self._clean_lock(place) for place in places if place not in self.silent
+        ]
         stages = self._clean_stages()
         self.failed = self.failed or bool(self.silent)
         if not doomed and not any(locks) and not stages:
@@ -336,11 +365,15 @@ class Janitor:
         """Return place and directory of each session on a place that may be removed."""
         dead = []
         try:
-            for session in processes.call_in_time(place, partial(directory.sessions, place)):
+            for session in processes.call_in_time(
+                place, partial(directory.sessions, place)
+            ):
                 if self.everything or not directory.may_be_alive(session):
                     dead.append((place, session.path))
                 else:
-                    self.say(f"kept: {session.path}: its session may be alive (--all removes it)")
+                    self.say(
+                        f"kept: {session.path}: its session may be alive (--all removes it)"
+                    )
         except processes.NoAnswer as error:
             self.say(str(error))
             self.silent.add(place)
@@ -359,7 +392,9 @@ class Janitor:
             return
         try:
             work = partial(_remove_directory, path, self.dry_run, is_named)
-            for message in processes.watch(place, work, removal.Progress(path, self.say)):
+            for message in processes.watch(
+                place, work, removal.Progress(path, self.say)
+            ):
                 self.say(message)
             self.say(f"{self._done}: {path}")
         except processes.NoAnswer as error:
@@ -377,10 +412,16 @@ class Janitor:
                 raise lock.LockError(f"{holder}: remove it by hand")
             if holder is not None and not self.everything:
                 if not holder.gone:
-                    self.say(f"watching the lock of {holder} for at most {holder.lease_s:g} s")
-                dead = processes.watch(place, partial(_watch_lock, place), lambda _: None)
+                    self.say(
+                        f"watching the lock of {holder} for at most {holder.lease_s:g} s"
+                    )
+                dead = processes.watch(
+                    place, partial(_watch_lock, place), lambda _: None
+                )
                 if dead is None:
-                    self.say(f"kept: the lock of {holder}: it is in use (--all breaks it)")
+                    self.say(
+                        f"kept: the lock of {holder}: it is in use (--all breaks it)"
+                    )
                     return False
                 holder = dead
             if not self.dry_run:

@@ -53,10 +53,16 @@ class Step:
 
 def steps(plan: CasePlan) -> list[Step]:
     """Return all executions of a plan's phases, in order."""
-    each = [Step(0, phase.name, "preparation") for phase in plan.prepare if not phase.within]
+    each = [
+        Step(0, phase.name, "preparation") for phase in plan.prepare if not phase.within
+    ]
     for phases in plan.passes:
         for repetition in range(plan.first_repetition, plan.repetitions + 1):
-            meaning = f"repetition {repetition} of {plan.repetitions}" if repetition else "warm-up"
+            meaning = (
+                f"repetition {repetition} of {plan.repetitions}"
+                if repetition
+                else "warm-up"
+            )
             each += [Step(repetition, p.name, meaning) for p in phases if not p.within]
     return each
 
@@ -85,7 +91,9 @@ class Watched:
         except (OSError, ToolOutputError):
             runs = []
         ended = {(run.repetition, run.name) for run in runs}
-        ahead = [step for step in self._steps if (step.repetition, step.phase) not in ended]
+        ahead = [
+            step for step in self._steps if (step.repetition, step.phase) not in ended
+        ]
         expected = duration(self._expected_s)
         times = f"{duration(now - self._opened_at)} of about {expected} gone"
         if not ahead:
@@ -146,7 +154,9 @@ class Screen:
     def tick(self, now: float) -> None:
         """Show where the cases stand, if it is time to."""
         with self._lock:
-            self._cases = [case for case in self._cases if case.job.completion_time is None]
+            self._cases = [
+                case for case in self._cases if case.job.completion_time is None
+            ]
             submitted = [case for case in self._cases if case.job.jobid is not None]
             if not submitted:
                 self._erase()
@@ -154,7 +164,9 @@ class Screen:
                 return
             if self._said_at is None:
                 self._said_at = now
-            line = _line(submitted, now, self._columns() - 1 if self._terminal else None)
+            line = _line(
+                submitted, now, self._columns() - 1 if self._terminal else None
+            )
             if self._terminal:
                 self._write(f"\r\x1b[K{line}")
                 self._shown = True
@@ -214,7 +226,9 @@ def screen() -> Screen:
     """Return the screen of this process; the first call starts its thread."""
     global _screen
     if _screen is None:
-        _screen = Screen(_write, lambda: shutil.get_terminal_size().columns, _is_terminal())
+        _screen = Screen(
+            _write, lambda: shutil.get_terminal_size().columns, _is_terminal()
+        )
         ended = threading.Event()
         thread = threading.Thread(target=_run, args=(_screen, ended), daemon=True)
         thread.start()

@@ -72,7 +72,9 @@ def loose(key: str, leaf: list[Any], most: float = MOST_SLACK) -> Iterator[Mista
     side = {"time": 2, "ratio": 0}.get(dimension(unit), 1)
     if slack(lower, upper, unit) >= most and leaf[side] is not None:
         part, found = (of_reference(key, side), leaf[side]) if side else (key, leaf)
-        allowed = f"a bound that a number {most:.4g} times worse than the value does not meet"
+        allowed = (
+            f"a bound that a number {most:.4g} times worse than the value does not meet"
+        )
         yield Mistake(part, show(found), allowed)
 
 

@@ -118,13 +118,17 @@ class Target(SiteModel):
     @model_validator(mode="after")
     def _lasts(self) -> Target:
         if self.pool and self.striped_by != "lustre":
-            raise ValueError(f"pool: {self.path} is not on Lustre, which alone has pools")
+            raise ValueError(
+                f"pool: {self.path} is not on Lustre, which alone has pools"
+            )
         if self.servers and self.striped_by != "lustre":
             raise ValueError(
                 f"servers: {self.path} is not on Lustre, whose counters alone are read"
             )
         if self.uuid and self.of_job:
-            raise ValueError(f"uuid: {self.path} is another file system in every job: leave it out")
+            raise ValueError(
+                f"uuid: {self.path} is another file system in every job: leave it out"
+            )
         return self
 
     @field_validator("path", "lock")
@@ -134,7 +138,9 @@ class Target(SiteModel):
             return path
         pure = PurePosixPath(path)
         if not pure.is_absolute() or ".." in pure.parts:
-            raise ValueError(f"{path!r} must be an absolute path without '..', or one variable")
+            raise ValueError(
+                f"{path!r} must be an absolute path without '..', or one variable"
+            )
         # IOR and mdtest split a path at '@', fio at ':'. The others end up in job scripts and job
         # files.
         odd = sorted(set(ODD.findall(path)))
@@ -199,7 +205,9 @@ class Limits(SiteModel):
     @model_validator(mode="after")
     def _sizes_make_sense(self) -> Limits:
         if self.case_bytes < 1 << 20:
-            raise ValueError(f"case_bytes is {format_bytes(self.case_bytes)}: needs at least 1 MiB")
+            raise ValueError(
+                f"case_bytes is {format_bytes(self.case_bytes)}: needs at least 1 MiB"
+            )
         return self
 
 
@@ -215,7 +223,9 @@ class Sweeps(SiteModel):
     #: Stripe sizes of a shared file (StripeSize).
     stripe_sizes: tuple[Annotated[ByteSize, Field(gt=0, multiple_of=65536)], ...] = ()
     #: Stripe sizes that the MPI library is asked for by hints (StripeHints).
-    striping_hints: tuple[Annotated[ByteSize, Field(gt=0, lt=2**32, multiple_of=65536)], ...] = ()
+    striping_hints: tuple[
+        Annotated[ByteSize, Field(gt=0, lt=2**32, multiple_of=65536)], ...
+    ] = ()
     #: Processes that write on behalf of all (Aggregators).
     aggregators: tuple[Count, ...] = ()
     #: Stripe counts for which the MPI library's own number of writers is counted (DefaultWriters).
@@ -229,7 +239,9 @@ class Sweeps(SiteModel):
     #: Shares of reads among reads and writes at once, in percent (Mixed).
     read_shares: tuple[Annotated[int, Field(ge=1, le=99, strict=True)], ...] = (70,)
     #: Numbers of metadata targets whose directories mdtest works in, one alone in a case (MdtestOnMdts).
-    metadata_targets: tuple[Annotated[int, Field(ge=0, lt=65536, strict=True)], ...] = ()
+    metadata_targets: tuple[
+        Annotated[int, Field(ge=0, lt=65536, strict=True)], ...
+    ] = ()
     #: Fill of the target in percent, 0 means as found (FillLevel). No more than 95 % is ever filled.
     fill_levels: tuple[Annotated[int, Field(ge=0, le=95, strict=True)], ...] = ()
 
@@ -321,7 +333,9 @@ class Io500(SiteModel):
 
     @model_validator(mode="after")
     def _known(self) -> Io500:
-        with contextlib.suppress(registry.Missing):  # without IO500 nothing reads its options
+        with contextlib.suppress(
+            registry.Missing
+        ):  # without IO500 nothing reads its options
             if self.options:
                 registry.load("iogauge_answers", "io500.options")(self.options)
         return self
@@ -394,7 +408,10 @@ class PartitionExtras(SiteModel):
         own = self.cases.get(check, CaseSize())
         of_tier = self.tiers.get(tier or own.tier or self.limits.tier, Sizes())  # type: ignore[call-overload]
         given: dict[str, Any] = {
-            name: value for sizes in (of_tier, own) for name, value in sizes if value is not None
+            name: value
+            for sizes in (of_tier, own)
+            for name, value in sizes
+            if value is not None
         }
         scale = {name: given.pop(name) for name in Scale.model_fields if name in given}
         sizes = {
@@ -409,4 +426,6 @@ class PartitionExtras(SiteModel):
 
         Raises pydantic's ValidationError.
         """
-        return cls.model_validate({k: v for k, v in extras.items() if k not in _REFRAME_ADDS})
+        return cls.model_validate(
+            {k: v for k, v in extras.items() if k not in _REFRAME_ADDS}
+        )

@@ -81,14 +81,18 @@ def namesakes(folder: Path) -> list[Mistake]:
     if len(found) < 2:
         return []
     saw = f"{len(found)} sites named {folder.name}: {', '.join(found)}"
-    allowed = f"one: rename a folder and its system, or take its folder out of {VARIABLE}"
+    allowed = (
+        f"one: rename a folder and its system, or take its folder out of {VARIABLE}"
+    )
     return [Mistake("systems", saw, allowed)]
 
 
 def _claims(folder: Path, host: str) -> bool:
     try:
         data = load(folder / SETTINGS)
-        patterns = [p for system in data["systems"] for p in system.get("hostnames", [])]
+        patterns = [
+            p for system in data["systems"] for p in system.get("hostnames", [])
+        ]
         return any(re.match(pattern, host) for pattern in patterns)
     except (YamlError, KeyError, TypeError, AttributeError, re.error):
         return False  # `iogauge check` tells of it

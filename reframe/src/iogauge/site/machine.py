@@ -38,7 +38,18 @@ LACKS: Final = "lacks"
 
 #: File systems of one machine; others are reached over a network.
 LOCAL_TYPES: Final = frozenset(
-    {"ext2", "ext3", "ext4", "xfs", "btrfs", "f2fs", "tmpfs", "overlay", "zfs", "bcachefs"}
+    {
+        "ext2",
+        "ext3",
+        "ext4",
+        "xfs",
+        "btrfs",
+        "f2fs",
+        "tmpfs",
+        "overlay",
+        "zfs",
+        "bcachefs",
+    }
 )
 
 
@@ -51,7 +62,9 @@ def wrf_header() -> str | None:
 
 def target_path() -> str:
     """Return ``$IOGAUGE_TARGET``, or the current directory; ReFrame reads settings in another one."""
-    path = os.path.join(os.environ.get("PWD") or os.getcwd(), os.environ.get("IOGAUGE_TARGET", ""))
+    path = os.path.join(
+        os.environ.get("PWD") or os.getcwd(), os.environ.get("IOGAUGE_TARGET", "")
+    )
     return processes.call_in_time(path, lambda: os.path.realpath(path))
 
 
@@ -91,8 +104,11 @@ def complete(partition: dict[str, Any], environments: list[dict[str, Any]]) -> N
     files = QUICK_FILES_LOCAL if target["type"] in LOCAL_TYPES else QUICK_FILES
     share = (room.bytes_free // 20) >> 20 << 20
     limits = {
-        "case_bytes": os.environ.get("IOGAUGE_CASE_BYTES") or f"{min(QUICK_BYTES, share)} B",
-        "case_files": min(files, room.inodes_free // 20) if room.inodes_total else files,
+        "case_bytes": os.environ.get("IOGAUGE_CASE_BYTES")
+        or f"{min(QUICK_BYTES, share)} B",
+        "case_files": min(files, room.inodes_free // 20)
+        if room.inodes_total
+        else files,
         # A case takes a twentieth at most, unless the user requests more (IOGAUGE_CASE_BYTES).
         "max_of_free": "50 %",
         "phase_seconds": "2 s",
@@ -103,15 +119,25 @@ def complete(partition: dict[str, Any], environments: list[dict[str, Any]]) -> N
     extras.setdefault("node", {"cores": cores, "memory": f"{memory_bytes()} B"})
     tasks = scale["tasks_per_node"]
     points = sorted({*(1 << n for n in range(tasks.bit_length())), tasks})
-    sweeps = {"tasks_per_node": points, "tasks_per_client": [tasks], "aggregators": [1, tasks]}
-    extras.setdefault("sweeps", {name: sorted({*values}) for name, values in sweeps.items()})
+    sweeps = {
+        "tasks_per_node": points,
+        "tasks_per_client": [tasks],
+        "aggregators": [1, tasks],
+    }
+    extras.setdefault(
+        "sweeps", {name: sorted({*values}) for name, values in sweeps.items()}
+    )
     here = machine()
     partition["launcher"] = "mpirun" if "mpirun" in here.programs else "local"
     given = dict(partition.get("env_vars", []))
     partition["env_vars"] = [[*one] for one in (mpi_environment() | given).items()]
     built = here.stack
     library = (built and built.darshan) or darshan_library()
-    mpi = dialect_of(here.programs["mpirun"].version) if "mpirun" in here.programs else None
+    mpi = (
+        dialect_of(here.programs["mpirun"].version)
+        if "mpirun" in here.programs
+        else None
+    )
     header = wrf_header()
     found = (("mpi", mpi), (words.DARSHAN, library), (words.WRF_IO, header))
     detected = {name: value for name, value in found if value}

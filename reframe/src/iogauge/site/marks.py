@@ -17,7 +17,9 @@ RECORDED: Final = "$recorded"
 MARKS: Final = (PUBLISHED, RECORDED)
 
 
-def mark_mistakes(mark: str, found: object, data: Mapping[Any, Any]) -> Iterator[Mistake]:
+def mark_mistakes(
+    mark: str, found: object, data: Mapping[Any, Any]
+) -> Iterator[Mistake]:
     """Yield every mistake in one of the two marks; ``data`` is the whole file's content."""
     what = "partitions with references" if mark == PUBLISHED else "metrics"
     if not isinstance(found, dict) or not found:
@@ -25,7 +27,9 @@ def mark_mistakes(mark: str, found: object, data: Mapping[Any, Any]) -> Iterator
         return
     for check, names in found.items():
         key, entry = f"{mark}.{check}", data.get(check)
-        listed = isinstance(names, list) and names and all(isinstance(n, str) for n in names)
+        listed = (
+            isinstance(names, list) and names and all(isinstance(n, str) for n in names)
+        )
         if str(check).startswith("$") or not isinstance(entry, dict):
             yield Mistake(key, "this check", "a check with references in this file")
         elif not listed:

@@ -46,7 +46,9 @@ _ENVIRONMENT_EXTRAS: Final = {
     WRF_IO: (r"/[^\s\"'$`\\]+", "absolute path of wrf_header.txt"),
 }
 
-_TIME_LIMIT: Final = r"(?=[0-9])(?=.*[1-9])([0-9]{1,6}d)?([0-9]{1,6}h)?([0-9]{1,6}m)?([0-9]{1,6}s)?"
+_TIME_LIMIT: Final = (
+    r"(?=[0-9])(?=.*[1-9])([0-9]{1,6}d)?([0-9]{1,6}h)?([0-9]{1,6}m)?([0-9]{1,6}s)?"
+)
 
 #: ReFrame's default for ``modules_system``: it loads none.
 NO_MODULES: Final = "nomod"
@@ -69,7 +71,11 @@ _WORDS: Final = {
 @lru_cache(maxsize=1)
 def reframe_schema() -> dict[str, Any]:
     """Return the schema of ReFrame's configuration."""
-    text = resources.files("reframe").joinpath("schemas/config.json").read_text(encoding="utf-8")
+    text = (
+        resources.files("reframe")
+        .joinpath("schemas/config.json")
+        .read_text(encoding="utf-8")
+    )
     schema: dict[str, Any] = json.loads(text)
     # ReFrame passes over options that it does not know.
     schema["defs"]["sched_options"]["additionalProperties"] = False
@@ -84,19 +90,34 @@ def _text(pattern: str, allowed: str) -> dict[str, str]:
 def _schema(site: str) -> dict[str, Any]:
     """Return ReFrame's schema with what this suite demands beyond it: ``allowed`` says that in words, ``kind`` what a name is of."""
     schema = copy.deepcopy(reframe_schema())
-    systems, environments = (schema["properties"][one] for one in ("systems", "environments"))
-    environments["allowed"] = "a list of environments, whose features say which tools there are"
+    systems, environments = (
+        schema["properties"][one] for one in ("systems", "environments")
+    )
+    environments["allowed"] = (
+        "a list of environments, whose features say which tools there are"
+    )
     system, environment = systems["items"]["properties"], environments["items"]
     partition = system["partitions"]["items"]
-    system["hostnames"]["items"] |= {"format": "regex", "allowed": "a regular expression"}
-    for one, features in ((partition, words.PARTITION), (environment, words.ENVIRONMENT)):
+    system["hostnames"]["items"] |= {
+        "format": "regex",
+        "allowed": "a regular expression",
+    }
+    for one, features in (
+        (partition, words.PARTITION),
+        (environment, words.ENVIRONMENT),
+    ):
         one["properties"]["name"] = _text(
             NAME.pattern, "letters, digits, _ and -, a letter in front"
         )
-        one["properties"]["features"]["items"] = {"enum": sorted(features), "kind": "feature"}
+        one["properties"]["features"]["items"] = {
+            "enum": sorted(features),
+            "kind": "feature",
+        }
     for kind, known in _backends().items():
         partition["properties"][kind] = {"enum": known, "kind": kind}
-    limit = "a time limit of more than 0 such as 30m or 1h30m: storage that hangs must end"
+    limit = (
+        "a time limit of more than 0 such as 30m or 1h30m: storage that hangs must end"
+    )
     jobs = "1: two cases at a time on a target measure each other"
     partition["properties"]["time_limit"] = _text(_TIME_LIMIT, limit)
     partition["properties"]["max_jobs"] = {"const": 1, "allowed": jobs}
@@ -134,14 +155,24 @@ def _of_schema(site: str, data: dict[str, Any]) -> Iterator[Mistake]:
             missing = error.message.split("'")[1]
             allowed = rule["properties"].get(missing, {}).get("allowed", "")
             if missing not in _meant(error.instance, rule["properties"]):
-                yield Mistake(f"{below}{missing}", _MISSING if allowed else _NO_KEY, allowed)
+                yield Mistake(
+                    f"{below}{missing}", _MISSING if allowed else _NO_KEY, allowed
+                )
         elif kind := rule.get("kind"):
-            yield _unknown(re.sub(r"\.\d+$", "", key), kind, error.instance, rule["enum"])
+            yield _unknown(
+                re.sub(r"\.\d+$", "", key), kind, error.instance, rule["enum"]
+            )
         elif allowed := rule.get("allowed"):
             why = f": {error.cause}" if error.cause else ""
-            yield Mistake(re.sub(r"\.\d+$", "", key), show(error.instance), f"{allowed}{why}")
+            yield Mistake(
+                re.sub(r"\.\d+$", "", key), show(error.instance), f"{allowed}{why}"
+            )
         else:
-            allowed = _WORDS.get(str(error.validator_value)) if error.validator == "type" else None
+            allowed = (
+                _WORDS.get(str(error.validator_value))
+                if error.validator == "type"
+                else None
+            )
             allowed = allowed or f"ReFrame's configuration: {error.message}"
             yield Mistake(key, show(error.instance), allowed)
 
@@ -152,7 +183,11 @@ def _named(data: object, path: Iterable[str | int]) -> str:
     for part in path:
         with contextlib.suppress(LookupError, TypeError):
             data = data[part]  # type: ignore[index]
-        name = data.get("name") if isinstance(part, int) and isinstance(data, dict) else None
+        name = (
+            data.get("name")
+            if isinstance(part, int) and isinstance(data, dict)
+            else None
+        )
         parts.append(str(name or part))
     return ".".join(parts)
 
@@ -196,13 +231,21 @@ def of_pydantic(key: str, error: ValidationError) -> Iterator[Mistake]:
             )
             found = f"an unknown fact{did_you_mean(item['input'], facts)}"
             yield Mistake(
-                where.removesuffix(".[key]"), found, "a fact that docs/keys.md lists for expect"
+                where.removesuffix(".[key]"),
+                found,
+                "a fact that docs/keys.md lists for expect",
             )
         elif item["type"] == "value_error":  # a sentence of our own
             yield Mistake(where, message.removeprefix("Value error, "))
         else:
-            names = re.findall(r"'([^']*)'", message) if item["type"] == "literal_error" else ()
-            yield Mistake(where, f"{found}{did_you_mean(item['input'], names)}", message)
+            names = (
+                re.findall(r"'([^']*)'", message)
+                if item["type"] == "literal_error"
+                else ()
+            )
+            yield Mistake(
+                where, f"{found}{did_you_mean(item['input'], names)}", message
+            )
 
 
 def _keys_beside(location: tuple[int | str, ...]) -> list[str]:
@@ -260,10 +303,16 @@ def _partition_mistakes(
             yield Mistake(f"{key}.extras.resources", f"resource {name!r}", allowed)
     for name in partition.get("environs", []):
         if name not in environments:
-            yield _unknown(f"{key}.environs", "environment", name, sorted(map(str, environments)))
+            yield _unknown(
+                f"{key}.environs", "environment", name, sorted(map(str, environments))
+            )
         elif not extras.get(DETECT):
             used = environments[name]
-            if not used.get("features") and {*used.get("extras", {})} <= {MPI, DARSHAN, WRF_IO}:
+            if not used.get("features") and {*used.get("extras", {})} <= {
+                MPI,
+                DARSHAN,
+                WRF_IO,
+            }:
                 allowed = f"features that say which tools there are, of {', '.join(sorted(words.ENVIRONMENT))}"
                 yield Mistake(f"environments.{name}.features", _MISSING, allowed)
 
@@ -284,13 +333,21 @@ def find_mistakes(site: str, data: object) -> list[Mistake]:
 def _ignored(system: Mapping[str, Any], environments: Any) -> Iterator[Mistake]:
     """Yield what ReFrame would pass over without a word: modules without a system of them, options of no scheduler."""
     key = f"systems.{system['name']}"
-    partitions = {f"{key}.partitions.{one['name']}": one for one in system["partitions"]}
+    partitions = {
+        f"{key}.partitions.{one['name']}": one for one in system["partitions"]
+    }
     declared = {f"environments.{one['name']}": one for one in environments}
     if system.get("modules_system", NO_MODULES) == NO_MODULES:
         for where, one in {key: system, **partitions, **declared}.items():
             if one.get("modules"):
-                systems = reframe_schema()["properties"]["systems"]["items"]["properties"]
-                known = [name for name in systems["modules_system"]["enum"] if name != NO_MODULES]
+                systems = reframe_schema()["properties"]["systems"]["items"][
+                    "properties"
+                ]
+                known = [
+                    name
+                    for name in systems["modules_system"]["enum"]
+                    if name != NO_MODULES
+                ]
                 allowed = f"{key}.modules_system, one of {', '.join(known)}: without it no module is loaded"
                 yield Mistake(f"{where}.modules", show(one["modules"]), allowed)
     for where, one in partitions.items():
@@ -303,7 +360,9 @@ def _ignored(system: Mapping[str, Any], environments: Any) -> Iterator[Mistake]:
             for option in resource["options"]:
                 if set(re.findall(r"{(\w*)", option)) - {"capacity"}:
                     allowed = "{capacity} alone in braces: an option with another name is left out"
-                    yield Mistake(f"{where}.resources.{resource['name']}", show(option), allowed)
+                    yield Mistake(
+                        f"{where}.resources.{resource['name']}", show(option), allowed
+                    )
 
 
 def _own_mistakes(site: str, data: dict[str, Any]) -> Iterator[Mistake]:
@@ -314,7 +373,9 @@ def _own_mistakes(site: str, data: dict[str, Any]) -> Iterator[Mistake]:
     systems, environments = data.get("systems", []), data.get("environments", [])
     if [system["name"] for system in systems] != [site]:
         names = ", ".join(system["name"] for system in systems) or "none"
-        yield Mistake("systems", f"systems: {names}", f"one system, named {site!r} as its folder")
+        yield Mistake(
+            "systems", f"systems: {names}", f"one system, named {site!r} as its folder"
+        )
     by_name = {entry["name"]: entry for entry in environments}
     for system in systems:
         yield from _ignored(system, environments)
@@ -332,11 +393,15 @@ def find_unknown_names(data: Any, checks: Sequence[str]) -> Iterator[Mistake]:
         named = [(f"{key}.cases", check) for check in extras.cases]
         if baseline := extras.baseline:
             named += [(f"{key}.baseline.checks", check) for check in baseline.checks]
-            others = [one["name"] for one in system["partitions"] if one is not partition]
+            others = [
+                one["name"] for one in system["partitions"] if one is not partition
+            ]
             if baseline.partition not in others:
                 here = ", ".join(others) or "none: it has one partition"
                 allowed = f"another partition of {system['name']} ({here})"
-                yield Mistake(f"{key}.baseline.partition", show(baseline.partition), allowed)
+                yield Mistake(
+                    f"{key}.baseline.partition", show(baseline.partition), allowed
+                )
         for where, check in named:
             if check not in checks:
                 yield _unknown(where, "check", check, sorted(checks))

@@ -20,7 +20,9 @@ from iogauge.tools.fio.options import METADATA_PHASES
 from iogauge.tools.ior import options
 
 #: A program that somebody has built already needs no command.
-_ELSEWHERE: Final = " (or put it on PATH, or set IOGAUGE_STACK to the prefix whose bin/ holds it)"
+_ELSEWHERE: Final = (
+    " (or put it on PATH, or set IOGAUGE_STACK to the prefix whose bin/ holds it)"
+)
 
 #: The command that installs a missing program.
 BRINGS: Final = {
@@ -45,14 +47,23 @@ def brings(name: str) -> str:
 
 #: The program that gives an environment a feature.
 _PROGRAM_OF: Final = {
-    **dict.fromkeys((words.IOR, words.IOR_MPIIO, words.IOR_HDF5, words.IOR_NCMPI), "ior"),
+    **dict.fromkeys(
+        (words.IOR, words.IOR_MPIIO, words.IOR_HDF5, words.IOR_NCMPI), "ior"
+    ),
     words.FIO_METADATA: "fio",
-    **{name: name for name in (words.MDTEST, words.ELBENCHO, words.FIO, words.IPERF, words.IO500)},
+    **{
+        name: name
+        for name in (words.MDTEST, words.ELBENCHO, words.FIO, words.IPERF, words.IO500)
+    },
     words.MD_WORKBENCH: "md-workbench",
 }
 
 #: Features of IOR by its back ends.
-_BACK_ENDS: Final = {words.IOR_MPIIO: "MPIIO", words.IOR_HDF5: "HDF5", words.IOR_NCMPI: "NCMPI"}
+_BACK_ENDS: Final = {
+    words.IOR_MPIIO: "MPIIO",
+    words.IOR_HDF5: "HDF5",
+    words.IOR_NCMPI: "NCMPI",
+}
 
 #: Programs that an MPI launcher starts.
 _BY_MPI: Final = ("io500", "ior", "md-workbench", "mdtest")
@@ -125,7 +136,9 @@ class Machine:
 
 def _output(command: list[str]) -> str:
     """Return standard output and error of a program that reports about itself."""
-    done = commands.run(*command, seconds=60, environment=os.environ | mpi_environment())
+    done = commands.run(
+        *command, seconds=60, environment=os.environ | mpi_environment()
+    )
     return done.stdout + done.stderr
 
 
@@ -136,7 +149,10 @@ def mpi_environment() -> dict[str, str]:
         "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe",
     }
     if os.getuid() == 0:
-        variables |= {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+        variables |= {
+            "OMPI_ALLOW_RUN_AS_ROOT": "1",
+            "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+        }
     return variables
 
 
@@ -176,9 +192,13 @@ def _ask(name: str, path: str) -> Program:
         features = [name]
         if name == words.IOR:
             back_ends = options.parse_help(text)
-            features += [f for f, back_end in _BACK_ENDS.items() if back_end in back_ends]
+            features += [
+                f for f, back_end in _BACK_ENDS.items() if back_end in back_ends
+            ]
         engines = _output([path, "--enghelp"]).split() if name == words.FIO else []
-        if METADATA_PHASES.keys() <= {*engines} and not too_old(words.FIO_METADATA, found):
+        if METADATA_PHASES.keys() <= {*engines} and not too_old(
+            words.FIO_METADATA, found
+        ):
             features.append(words.FIO_METADATA)
         return Program(name, path, found, tuple(features))
     except (OSError, ValueError) as error:
@@ -187,7 +207,9 @@ def _ask(name: str, path: str) -> Program:
 
 def _odd(name: str, path: str, text: str) -> Program:
     first = text.strip().splitlines()[0] if text.strip() else "nothing"
-    return Program(name, path, "", (), f"does not answer as {name} would: {first[:120]}")
+    return Program(
+        name, path, "", (), f"does not answer as {name} would: {first[:120]}"
+    )
 
 
 def machine(cache: Path | None = None) -> Machine:
@@ -201,7 +223,16 @@ def machine(cache: Path | None = None) -> Machine:
     except (OSError, ValueError):
         cached = {}
     programs, fresh = {}, {}
-    for name in ("ior", "mdtest", "md-workbench", "fio", "elbencho", "io500", "iperf3", "mpirun"):
+    for name in (
+        "ior",
+        "mdtest",
+        "md-workbench",
+        "fio",
+        "elbencho",
+        "io500",
+        "iperf3",
+        "mpirun",
+    ):
         path = shutil.which(name)
         if path is None:
             continue

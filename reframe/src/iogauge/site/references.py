@@ -77,7 +77,9 @@ def _leaf(key: str, value: object) -> Iterator[Mistake]:
         value = value[2]
     if not isinstance(value, list) or len(value) != 4:
         commas = isinstance(value, list) and len(value) > 4
-        yield Mistake(key, show(value), _FORM + "; write decimals with a point: -0.1" * commas)
+        yield Mistake(
+            key, show(value), _FORM + "; write decimals with a point: -0.1" * commas
+        )
         return
     number, lower, upper, unit = value
     wrong = [
@@ -132,7 +134,11 @@ class References:
     @property
     def checks(self) -> list[str]:
         """Return the names of the checks that have references in the file."""
-        return [name for name in self.data if isinstance(name, str) and not name.startswith("$")]
+        return [
+            name
+            for name in self.data
+            if isinstance(name, str) and not name.startswith("$")
+        ]
 
     def check(self, check: str, metrics: Sequence[Metric]) -> None:
         """Raise :class:`ReferencesError` for mistakes in the file, or in this check's entry: metrics that it does not have, and
@@ -147,12 +153,16 @@ class References:
 
     def _against(self, check: str, by_name: Mapping[str, Metric]) -> Iterator[Mistake]:
         for name in sorted(marks.recorded(self.data, check) - by_name.keys()):
-            yield Mistake(f"{marks.RECORDED}.{check}", f"metric {name!r}", ", ".join(by_name))
+            yield Mistake(
+                f"{marks.RECORDED}.{check}", f"metric {name!r}", ", ".join(by_name)
+            )
         for key, name, leaf in leaves(check, self.data[check]):
             metric = by_name.get(name)
             if metric is None:
                 found = f"metric {name!r}{did_you_mean(name, by_name)}"
-                yield Mistake(key, found, f"the metrics of {check}: {', '.join(by_name)}")
+                yield Mistake(
+                    key, found, f"the metrics of {check}: {', '.join(by_name)}"
+                )
                 continue
             values = bare(leaf)
             least = 1 if metric.better == "more" else 2
@@ -170,7 +180,9 @@ class References:
         """Return the references that a number half as good as the value meets, or a worse one."""
         checks = () if self.mistakes else self.checks
         each = [one for check in checks for one in leaves(check, self.data[check])]
-        found = [m for key, _, leaf in each for m in loose(key, bare(leaf), DOUBTFUL_SLACK)]
+        found = [
+            m for key, _, leaf in each for m in loose(key, bare(leaf), DOUBTFUL_SLACK)
+        ]
         return located(self.file, found)
 
     def unfitting(
@@ -198,7 +210,11 @@ class References:
 
     def _demand_known(self, check: Any, index: Sequence[str]) -> None:
         """Raise :class:`ReferencesError` if ``$index`` names what a check does not have."""
-        unknown = [part for part in index if not part.startswith("$") and not hasattr(check, part)]
+        unknown = [
+            part
+            for part in index
+            if not part.startswith("$") and not hasattr(check, part)
+        ]
         if unknown:
             parameters = sorted(type(check).param_space.params)
             wrong = Mistake(
@@ -220,7 +236,9 @@ class References:
         name = type(check).__name__
         entry = self.data.get(name, {})
         index = [str(part) for part in entry.get("$index") or ("$partition",)]
-        foreign = [f"{key}={value}" for key, value in overridden.items() if key not in index]
+        foreign = [
+            f"{key}={value}" for key, value in overridden.items() if key not in index
+        ]
         if foreign:
             return (
                 {},
@@ -247,13 +265,22 @@ class References:
             until = None if reason is None else last_day(reason)
             value, lower, upper, unit = bare(leaf)
             source = str(self.data[SOURCES][name])
-            references[metric.name] = Reference(value, lower, upper, unit, source, reason, until)
+            references[metric.name] = Reference(
+                value, lower, upper, unit, source, reason, until
+            )
         sought = [check.current_partition.fullname]
-        sought += [f"{part}={getattr(check, part)!r}" for part in index if not part.startswith("$")]
+        sought += [
+            f"{part}={getattr(check, part)!r}"
+            for part in index
+            if not part.startswith("$")
+        ]
         # An entry that has another metric of this case is there: what it lacks is this one.
         lacks = [metric.name for metric in metrics if metric.name not in references]
         none_for = f"{' or '.join(lacks)} of " * bool(references) + ", ".join(sought)
-        return references, f"{self.file.name} has an entry for {name}, but none for {none_for}"
+        return (
+            references,
+            f"{self.file.name} has an entry for {name}, but none for {none_for}",
+        )
 
 
 def _unfitting(
@@ -266,7 +293,9 @@ def _unfitting(
     if not index:
         return
     part, below = index[0], index[1:]
-    known = list(dict.fromkeys(str(value) for case in cases for value in case.get(part, ())))
+    known = list(
+        dict.fromkeys(str(value) for case in cases for value in case.get(part, ()))
+    )
     for name, inner in entry.items():
         if name == "$index":
             continue
@@ -288,7 +317,9 @@ def _pattern_mistakes(key: str, value: object) -> Iterator[Mistake]:
         try:
             re.compile(f"^{name}$" if isinstance(name, str) else "")
         except (re.error, OverflowError, RecursionError) as error:
-            yield Mistake(f"{key}.{name}", f"the key {name!r}", f"a regular expression ({error})")
+            yield Mistake(
+                f"{key}.{name}", f"the key {name!r}", f"a regular expression ({error})"
+            )
         yield from _pattern_mistakes(f"{key}.{name}", inner)
 
 
@@ -336,7 +367,9 @@ def _check_mistakes(name: str, entry: object, source: object) -> Iterator[Mistak
         return
     index = entry.get("$index")
     if index is not None and not (
-        isinstance(index, list) and index and all(isinstance(part, str) for part in index)
+        isinstance(index, list)
+        and index
+        and all(isinstance(part, str) for part in index)
     ):
         yield Mistake(f"{name}.$index", show(index), "a list of names")
         return
@@ -367,7 +400,9 @@ def _read(path: Path) -> References:
         if isinstance(error, FileNotFoundError) and not path.is_symlink():
             return References(path, {}, ())
         # Behind a broken link the site wants references.
-        return References(path, {}, (Mistake("", str(error), "a readable file", file=str(path)),))
+        return References(
+            path, {}, (Mistake("", str(error), "a readable file", file=str(path)),)
+        )
     return _parsed(path, (info.st_mtime_ns, info.st_size))
 
 
@@ -375,7 +410,9 @@ def known_checks(folder: Path) -> list[str]:
     """Return the names of a folder's checks, read from their source without running them."""
     files = [(file, file.stat()) for file in sorted(folder.rglob("*.py"))]
     return [
-        name for file, info in files for name in _checks_in(file, (info.st_mtime_ns, info.st_size))
+        name
+        for file, info in files
+        for name in _checks_in(file, (info.st_mtime_ns, info.st_size))
     ]
 
 
@@ -385,5 +422,7 @@ def _checks_in(file: Path, stamp: tuple[int, int]) -> tuple[str, ...]:
         node.name
         for node in ast.parse(file.read_text(encoding="utf-8")).body
         if isinstance(node, ast.ClassDef)
-        and any("simple_test" in ast.unparse(decorator) for decorator in node.decorator_list)
+        and any(
+            "simple_test" in ast.unparse(decorator) for decorator in node.decorator_list
+        )
     )

@@ -58,7 +58,9 @@ def _stand_in(site: str, data: object, mistakes: list[Mistake]) -> dict[str, Any
         for system in data["systems"]:
             patterns = system.get("hostnames", []) if isinstance(system, dict) else []
             named = (
-                [h for h in patterns if isinstance(h, str)] if isinstance(patterns, list) else []
+                [h for h in patterns if isinstance(h, str)]
+                if isinstance(patterns, list)
+                else []
             )
             hosts += [h for h in named if FORMATS.conforms(h, "regex")]
     partition = {
@@ -70,7 +72,12 @@ def _stand_in(site: str, data: object, mistakes: list[Mistake]) -> dict[str, Any
     }
     return {
         "systems": [
-            {"name": site, "descr": "has mistakes", "hostnames": hosts, "partitions": [partition]}
+            {
+                "name": site,
+                "descr": "has mistakes",
+                "hostnames": hosts,
+                "partitions": [partition],
+            }
         ],
         "environments": [{"name": "broken", "target_systems": [site]}],
     }
@@ -100,7 +107,9 @@ def _fill_in(data: dict[str, Any], folder: Path, session: str, runs: bool) -> No
             partition["features"] = sorted({*partition.get("features", []), *added})
     for environment in data["environments"]:
         if DARSHAN in environment.get("extras", {}):
-            environment["features"] = sorted({*environment.get("features", []), words.DARSHAN})
+            environment["features"] = sorted(
+                {*environment.get("features", []), words.DARSHAN}
+            )
         _install(environment, folder, runs)
         features = environment.get("features", [])
         if words.FIO in features and environment["name"] not in detected:
@@ -143,8 +152,13 @@ def _install(environment: dict[str, Any], folder: Path, runs: bool) -> None:
             return
     if built.darshan:
         extras.setdefault(DARSHAN, built.darshan)
-    environment["prepare_cmds"] = [built.prepare_command, *environment.get("prepare_cmds", [])]
-    environment["features"] = sorted({*environment.get("features", []), *built.features})
+    environment["prepare_cmds"] = [
+        built.prepare_command,
+        *environment.get("prepare_cmds", []),
+    ]
+    environment["features"] = sorted(
+        {*environment.get("features", []), *built.features}
+    )
 
 
 def read_site(
@@ -207,7 +221,9 @@ def unfitting(
     return [
         mistake
         for check, values in cases.items()
-        for mistake in references.unfitting(check, [{**places, **one} for one in values])
+        for mistake in references.unfitting(
+            check, [{**places, **one} for one in values]
+        )
     ]
 
 

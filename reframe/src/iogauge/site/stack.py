@@ -96,14 +96,18 @@ def read(file: Path) -> Stack:
         packages: dict[str, dict[str, Any]] = facts["packages"]
         variants = packages.get("ior", {}).get("variants", {})
         built = {name for name in _FEATURE_OF_VARIANT if variants.get(name) is True}
-        built |= {name.removesuffix("-runtime") for name in packages} - {*_FEATURE_OF_VARIANT}
+        built |= {name.removesuffix("-runtime") for name in packages} - {
+            *_FEATURE_OF_VARIANT
+        }
         names = {"darshan": "darshan-runtime"}
         names |= {name: name for name in ("ior", "fio", "mpi", "elbencho")}
         return Stack(
             environment=str(facts["environment"]),
             fingerprint=str(facts["stack"]),
             lock_sha256=str(facts["lock_sha256"]),
-            hashes={k: str(packages[p]["hash"]) for k, p in names.items() if p in packages},
+            hashes={
+                k: str(packages[p]["hash"]) for k, p in names.items() if p in packages
+            },
             features=_features(built),
             directory=str(file.parent),
         )
@@ -112,16 +116,22 @@ def read(file: Path) -> Stack:
         if not folder.is_dir():
             known = ", ".join(
                 sorted(
-                    one.name for one in folder.parent.glob("*/") if (one / "spack.yaml").exists()
+                    one.name
+                    for one in folder.parent.glob("*/")
+                    if (one / "spack.yaml").exists()
                 )
             )
             raise StackError(
                 f"extras.stack names {folder.name}, and there is no {folder}. Known: {known or 'none'}. Name one of them, "
                 "or make a folder for yours (docs/spack.md)"
             ) from error
-        raise StackError(f"{file}: {error.strerror}: install the stack: {install}") from error
+        raise StackError(
+            f"{file}: {error.strerror}: install the stack: {install}"
+        ) from error
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise StackError(f"{file}: not the facts of a stack ({error!r}): {install}") from error
+        raise StackError(
+            f"{file}: not the facts of a stack ({error!r}): {install}"
+        ) from error
 
 
 def of_environment(environments: Path, name: str) -> Stack:
@@ -144,7 +154,9 @@ def planned(environments: Path, name: str) -> Stack:
         text = "\n".join(load(file)["spack"]["specs"])
     except (OSError, YamlError, KeyError, TypeError) as error:
         raise StackError(f"{file}: no specs can be read there ({error})") from error
-    chosen = set(re.findall(r"\+([a-z0-9]+)", "".join(m[1] for m in _SPEC.finditer(text))))
+    chosen = set(
+        re.findall(r"\+([a-z0-9]+)", "".join(m[1] for m in _SPEC.finditer(text)))
+    )
     if "iogauge-stack" not in text:
         raise StackError(f"{file}: no spec iogauge-stack in it")
     directory = str(folder / ".spack-env")
@@ -164,7 +176,9 @@ def _selected(
 ) -> tuple[Path, dict[str, Any]] | None:
     """Return the folder and the settings of the site that is selected, or None."""
     name = system.partition(":")[0]
-    found = [f for f in folders if f.name == name] if name else sites_of_host(folders, host)
+    found = (
+        [f for f in folders if f.name == name] if name else sites_of_host(folders, host)
+    )
     if found:
         data = load(found[0] / SETTINGS)
         return found[0], data if isinstance(data, dict) else {}
@@ -184,9 +198,13 @@ def stacks(folders: Sequence[Path], system: str, host: str) -> list[str]:
         return []
     folder, data = site
     try:
-        known = {p["name"]: p for system in data["systems"] for p in system["partitions"]}
+        known = {
+            p["name"]: p for system in data["systems"] for p in system["partitions"]
+        }
         if partition and partition not in known:
-            raise ValueError(f"no partition {partition}; known: {', '.join(sorted(known))}")
+            raise ValueError(
+                f"no partition {partition}; known: {', '.join(sorted(known))}"
+            )
         chosen = [known[partition]] if partition else known.values()
         used = {name for one in chosen for name in one.get("environs", [])}
         named = [
@@ -195,7 +213,9 @@ def stacks(folders: Sequence[Path], system: str, host: str) -> list[str]:
             if environment["name"] in used and STACK in environment.get("extras", {})
         ]
     except (KeyError, TypeError, AttributeError) as error:
-        raise ValueError(f"{folder / SETTINGS} has mistakes ({error!r}): iogauge check") from error
+        raise ValueError(
+            f"{folder / SETTINGS} has mistakes ({error!r}): iogauge check"
+        ) from error
     places = [spack_environments(folder, one) / one for one in named]
     return [str(p) if p.is_dir() else p.name for p in dict.fromkeys(places)]
 
@@ -203,7 +223,9 @@ def stacks(folders: Sequence[Path], system: str, host: str) -> list[str]:
 def runs_here(folders: Sequence[Path], system: str, host: str) -> bool:
     """Return whether all jobs of the selected site run where they are submitted."""
     site = _selected(folders, system, host)
-    partitions = [p for s in (site[1]["systems"] if site else ()) for p in s["partitions"]]
+    partitions = [
+        p for s in (site[1]["systems"] if site else ()) for p in s["partitions"]
+    ]
     return all(partition.get("scheduler") == "local" for partition in partitions)
 
 

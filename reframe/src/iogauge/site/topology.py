@@ -129,10 +129,14 @@ class Topology(SiteModel):
         parts: list[Ceiling] = []
         if self.clients:
             nic = self.clients.nic
-            parts.append(Ceiling(nodes * nic, f"{nodes} client(s) x {units.format_bytes(nic)}/s"))
+            parts.append(
+                Ceiling(nodes * nic, f"{nodes} client(s) x {units.format_bytes(nic)}/s")
+            )
         if self.servers:
             count, nic = servers or self.servers.count, self.servers.nic
-            parts.append(Ceiling(count * nic, f"{count} server(s) x {units.format_bytes(nic)}/s"))
+            parts.append(
+                Ceiling(count * nic, f"{count} server(s) x {units.format_bytes(nic)}/s")
+            )
         if self.devices:
             rate = self.devices.read if direction == "read" else self.devices.write
             if rate:
@@ -153,7 +157,9 @@ class Topology(SiteModel):
         """Return the operations/s of the devices of so many servers, or None if undeclared."""
         if self.devices is None:
             return None
-        rate = self.devices.read_iops if direction == "read" else self.devices.write_iops
+        rate = (
+            self.devices.read_iops if direction == "read" else self.devices.write_iops
+        )
         if rate is None:
             return None
         devices = self.devices.count * self._part(servers)

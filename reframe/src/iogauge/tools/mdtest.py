@@ -96,7 +96,9 @@ _SUMMARY: Final = re.compile(
     r"\s+Operation\s+Max\s+Min\s+Mean\s+Std Dev\s*\n.*\n"
 )
 _TABLE: Final = re.compile(r"(?m)^SUMMARY .*")
-_ROW: Final = re.compile(r"   ([A-Z][a-z]+ [a-z]+)\s*:?\s+(?:\S+\s+){2}(\d{1,300}\.\d{3})\s+\S+\s*")
+_ROW: Final = re.compile(
+    r"   ([A-Z][a-z]+ [a-z]+)\s*:?\s+(?:\S+\s+){2}(\d{1,300}\.\d{3})\s+\S+\s*"
+)
 _STONEWALL_ROW: Final = re.compile(r"   File create \(stonewall\)\s")
 _DATE: Final = re.compile(r"(?m)^-- (started|finished) at (\S+ \S+) --\s*$")
 SHIFT: Final = re.compile(r"Shifting ranks by (-?\d{1,9}) for each phase")
@@ -176,7 +178,9 @@ def parse_table(text: str) -> ToolOutput:
         command=command[1].strip() if command else "",
         warnings=warnings,
         parameters=parameters,
-        moments=tuple(local_moment(f"{what} at", date, "mdtest output") for what, date in dates),
+        moments=tuple(
+            local_moment(f"{what} at", date, "mdtest output") for what, date in dates
+        ),
     )
 
 
@@ -185,7 +189,8 @@ def _one_launch(text: str, warnings: Sequence[str]) -> re.Match[str]:
     if not launches:
         raise ToolOutputError(
             "this is not mdtest output: no line 'mdtest-... was launched with'; it begins: "
-            f"{excerpt(text)}" + (f"; mdtest complained: {warnings[0]}" if warnings else "")
+            f"{excerpt(text)}"
+            + (f"; mdtest complained: {warnings[0]}" if warnings else "")
         )
     if len(launches) > 1:
         raise ToolOutputError(
@@ -194,10 +199,14 @@ def _one_launch(text: str, warnings: Sequence[str]) -> re.Match[str]:
     return launches[0]
 
 
-def _tables(text: str, version: str, warnings: Sequence[str]) -> dict[str, dict[str, float]]:
+def _tables(
+    text: str, version: str, warnings: Sequence[str]
+) -> dict[str, dict[str, float]]:
     """Return the rows of each SUMMARY table."""
     headers, found = _TABLE.findall(text), list(_SUMMARY.finditer(text))
-    tables = {match[1]: _rows(text[match.end() :].split("\n"), match[1]) for match in found}
+    tables = {
+        match[1]: _rows(text[match.end() :].split("\n"), match[1]) for match in found
+    }
     if not len(headers) == len(found) == len(tables):
         raise ToolOutputError(
             f"mdtest printed {excerpt(' '.join(headers), 1)!r}: expected a table of rates in ops/sec and one of times at "
@@ -211,7 +220,9 @@ def _tables(text: str, version: str, warnings: Sequence[str]) -> dict[str, dict[
             + (f"; {MDTEST}: {old}" if (old := too_old(MDTEST, version)) else "")
         )
     if "time" in tables and list(tables["time"]) != list(tables["rate"]):
-        raise ToolOutputError("mdtest tables 'SUMMARY rate' and 'SUMMARY time' have different rows")
+        raise ToolOutputError(
+            "mdtest tables 'SUMMARY rate' and 'SUMMARY time' have different rows"
+        )
     return tables
 
 
@@ -225,10 +236,14 @@ def _rows(lines: Sequence[str], what: str) -> dict[str, float]:
             continue
         match = _ROW.fullmatch(line)
         if match is None or match[1] not in PHASES or match[1] in rows:
-            raise ToolOutputError(f"mdtest table 'SUMMARY {what}': damaged row {excerpt(line)!r}")
+            raise ToolOutputError(
+                f"mdtest table 'SUMMARY {what}': damaged row {excerpt(line)!r}"
+            )
         rows[match[1]] = float(match[2])
     if "Tree removal" not in rows:
-        raise ToolOutputError(f"mdtest table 'SUMMARY {what}': cut off: no row 'Tree removal'")
+        raise ToolOutputError(
+            f"mdtest table 'SUMMARY {what}': cut off: no row 'Tree removal'"
+        )
     return rows
 
 
@@ -286,15 +301,23 @@ def parse_rank_csv(text: str, tasks: int | None = None) -> tuple[RankPhase, ...]
         raise ToolOutputError(f"{where}: the file is empty")
     lines = text.split("\n")
     if lines[-1] != "":
-        raise ToolOutputError(f"{where}: cut off in line {len(lines)}: {excerpt(lines[-1])!r}")
+        raise ToolOutputError(
+            f"{where}: cut off in line {len(lines)}: {excerpt(lines[-1])!r}"
+        )
     header = lines[0].split(",")
     names = [cell[5:] for cell in header[2::2] if cell.startswith("rate-")]
-    expected = ["rank", "items"] + [f"{kind}-{name}" for name in names for kind in ("rate", "time")]
+    expected = ["rank", "items"] + [
+        f"{kind}-{name}" for name in names for kind in ("rate", "time")
+    ]
     if header != expected or not names or any(name not in PHASES for name in names):
         raise ToolOutputError(f"{where}: unknown header {excerpt(lines[0])!r}")
-    rows = [_rank_row(line, number, names) for number, line in enumerate(lines[1:-1], 2)]
+    rows = [
+        _rank_row(line, number, names) for number, line in enumerate(lines[1:-1], 2)
+    ]
     if [label for label, _ in rows].count("all") != 1 or rows[0][0] != "all":
-        raise ToolOutputError(f"{where}: expected one row 'all', in front of those of the ranks")
+        raise ToolOutputError(
+            f"{where}: expected one row 'all', in front of those of the ranks"
+        )
     own = [cells for _, cells in rows[1:]]
     for rank, (label, _) in enumerate(rows[1:]):
         if label != str(rank):
@@ -333,7 +356,9 @@ def _rank_row(
         if name == "Directory read" or (not rate and not seconds):
             cells.append(None)
             continue
-        pair = tuple(float(cell) if _CELL.fullmatch(cell) else -1.0 for cell in (rate, seconds))
+        pair = tuple(
+            float(cell) if _CELL.fullmatch(cell) else -1.0 for cell in (rate, seconds)
+        )
         if not all(is_number(value) and value > 0 for value in pair):
             raise ToolOutputError(
                 f"{where}: {excerpt(rate)!r} and {excerpt(seconds)!r}, expected numbers above 0"
@@ -368,7 +393,10 @@ def with_rank_times(output: ToolOutput, ranks: Sequence[RankPhase]) -> ToolOutpu
         # Each number of the details has eleven digits.
         rate, done = phase.rates["rate"].value, round(entry.rate_ops_s * entry.seconds)
         count = phase.operations or done
-        if abs(entry.rate_ops_s - rate) > 0.01 * rate or abs(count - done) > 1e-9 * done:
+        if (
+            abs(entry.rate_ops_s - rate) > 0.01 * rate
+            or abs(count - done) > 1e-9 * done
+        ):
             raise ToolOutputError(
                 f"mdtest rank details: {done} times {phase.name} at {entry.rate_ops_s:.3f} ops/s, but the table "
                 f"says {rate:.3f}: they are not of the same run"

@@ -15,7 +15,10 @@ _DIALECT_OF: Final = (
     (re.compile(r"cray\W?mpich", re.IGNORECASE), "cray"),
     (re.compile(r"\bOpen MPI\)? v?4\."), "ompio4"),
     (re.compile(r"\bOpen MPI\)? v?([5-9]|\d\d)\."), "ompio5"),
-    (re.compile(r"\bMPICH\b|\bHYDRA\b|Intel\(R\) MPI|\bMVAPICH", re.IGNORECASE), "romio"),
+    (
+        re.compile(r"\bMPICH\b|\bHYDRA\b|Intel\(R\) MPI|\bMVAPICH", re.IGNORECASE),
+        "romio",
+    ),
 )
 
 
@@ -24,13 +27,16 @@ def dialect_of(version: str) -> str | None:
 
     Open MPI before 4 is unknown: its default was ROMIO on some file systems and OMPIO on others.
     """
-    return next((dialect for form, dialect in _DIALECT_OF if form.search(version)), None)
+    return next(
+        (dialect for form, dialect in _DIALECT_OF if form.search(version)), None
+    )
 
 
 #: Labels of lines: mpirun of Open MPI 5, then of 4.1, with tags, ranks, times or several. srun --label and MPICH's mpiexec -l
 #: label all lines.
 _TAGS: Final = [
-    re.compile(rf"(?m)^[^<\n]{{0,80}}<std(?:out|err)>:{blank}(.*)$") for blank in (" ", "")
+    re.compile(rf"(?m)^[^<\n]{{0,80}}<std(?:out|err)>:{blank}(.*)$")
+    for blank in (" ", "")
 ]
 _NUMBER: Final = re.compile(r"(?m)^(?: *\d+:|\[\d+\]) (.*)$")
 #: MPICH labels all that it reads at a time, wherever in a line that begins.
@@ -40,7 +46,9 @@ _WITHIN: Final = re.compile(r"\[\d+\] ")
 def unlabelled(text: str) -> str:
     """Return what tasks printed, without a launcher's labels. Blanks at the ends of lines take their place: as much was printed."""
     numbered = len(_NUMBER.findall(text)) == len(text.splitlines())
-    label = _NUMBER if numbered else max(_TAGS, key=lambda form: len(form.findall(text)))
+    label = (
+        _NUMBER if numbered else max(_TAGS, key=lambda form: len(form.findall(text)))
+    )
 
     def plain(line: re.Match[str]) -> str:
         own = _WITHIN.sub("", line[1]) if numbered and line[0][0] == "[" else line[1]
@@ -77,7 +85,8 @@ class Binding:
 
 #: A line on one task's binding from mpirun of Open MPI 4.1 (``MCW rank``) and 5.0 (``Rank``).
 _BINDING: Final = re.compile(
-    r"^\[([^\]:]+):\d+\] (?:MCW r|R)ank (\d+) (?:is not bound|bound to (.*))", re.MULTILINE
+    r"^\[([^\]:]+):\d+\] (?:MCW r|R)ank (\d+) (?:is not bound|bound to (.*))",
+    re.MULTILINE,
 )
 
 
@@ -105,4 +114,6 @@ def _cores(where: str) -> Iterator[str]:
     for cores in re.findall(r"\[core:([\dL,-]+)\]", where):
         for part in cores.replace("L", "").split(","):
             first, _, last = part.partition("-")
-            yield from (f"core {number}" for number in range(int(first), int(last or first) + 1))
+            yield from (
+                f"core {number}" for number in range(int(first), int(last or first) + 1)
+            )

@@ -49,7 +49,9 @@ def load_json_object(text: str, start: int) -> tuple[dict[str, Any], int]:
 def member(container: object, key: str, where: str) -> Any:
     """Return ``container[key]``; raises :class:`ToolOutputError` that names key and place."""
     if not isinstance(container, Mapping):
-        raise ToolOutputError(f"{where}: expected a JSON object, found {excerpt(repr(container))}")
+        raise ToolOutputError(
+            f"{where}: expected a JSON object, found {excerpt(repr(container))}"
+        )
     if key not in container:
         raise ToolOutputError(f"{where}: the key {key!r} is missing")
     return container[key]
@@ -87,7 +89,9 @@ def positive(container: object, key: str, where: str) -> float:
 
 #: ctime(3), as IOR and fio print it; mdtest's form of a date; and that of md-workbench and IO500. Python's own locale is C.
 _DATES: Final = {
-    "%a %b %d %H:%M:%S %Y": re.compile(r"[A-Z][a-z]{2} [A-Z][a-z]{2} {1,2}\d{1,2} [\d:]{8} \d{4}"),
+    "%a %b %d %H:%M:%S %Y": re.compile(
+        r"[A-Z][a-z]{2} [A-Z][a-z]{2} {1,2}\d{1,2} [\d:]{8} \d{4}"
+    ),
     "%m/%d/%Y %H:%M:%S": re.compile(r"[\d/]{10} [\d:]{8}"),
     "%Y-%m-%d %H:%M:%S": re.compile(r"[\d-]{10} [\d:]{8}"),
 }
@@ -107,7 +111,9 @@ def local_moment(name: str, text: object, where: str) -> Moment:
         with contextlib.suppress(ValueError):
             date = datetime.strptime(words, form).replace(tzinfo=timezone.utc)
             return Moment(name, date.timestamp(), local=True)
-    raise ToolOutputError(f"{where}: {name!r} is {excerpt(repr(text))}, expected a date and a time")
+    raise ToolOutputError(
+        f"{where}: {name!r} is {excerpt(repr(text))}, expected a date and a time"
+    )
 
 
 def moment(container: object, key: str, where: str, per_second: int = 1) -> Moment:
@@ -117,5 +123,7 @@ def moment(container: object, key: str, where: str, per_second: int = 1) -> Mome
     """
     seconds = non_negative(container, key, where) / per_second
     if seconds > _LAST:
-        raise ToolOutputError(f"{where}: {key!r} is {seconds:g} s since the epoch, expected a time")
+        raise ToolOutputError(
+            f"{where}: {key!r} is {seconds:g} s since the epoch, expected a time"
+        )
     return Moment(key, seconds)

@@ -148,7 +148,9 @@ def root_of(fd: int, target: str) -> Iterator[int]:
     with _removed_on_failure(fd, ROOT), inside(fd, ROOT, root) as shared:
         info = os.fstat(shared)
         if mount_id(shared) != mount_id(fd):
-            raise WorkdirError(f"another file system is mounted at {root}: not written to")
+            raise WorkdirError(
+                f"another file system is mounted at {root}: not written to"
+            )
         # Other users' sessions come here too, even if the file system changes the mode of a new
         # directory. A directory with content may serve another purpose: its mode stays.
         if info.st_uid == os.getuid() and not os.listdir(shared):
@@ -196,23 +198,31 @@ def create(
         try:
             with permission.permitted(target, of_job) as place:
                 return _create(place.fd, place.path, session, case, owner)
-        except FileNotFoundError:  # another session of ours removed the empty parent meanwhile
+        except (
+            FileNotFoundError
+        ):  # another session of ours removed the empty parent meanwhile
             if attempt == 9 or not os.path.isdir(target):
                 raise
             time.sleep(0.05)
     raise AssertionError("unreachable")
 
 
-def _create(fd: int, target: str, session: str, case: str, owner: dict[str, Any]) -> str:
+def _create(
+    fd: int, target: str, session: str, case: str, owner: dict[str, Any]
+) -> str:
     path = session_dir(target, session)
     with _with_path(path), contextlib.ExitStack() as stack:
         above = stack.enter_context(root_of(fd, target))
         for directory in (os.path.dirname(path), path):
             make(above, directory, 0o700)
             stack.enter_context(_removed_on_failure(above, os.path.basename(directory)))
-            above = stack.enter_context(inside(above, os.path.basename(directory), directory))
+            above = stack.enter_context(
+                inside(above, os.path.basename(directory), directory)
+            )
             if os.fstat(above).st_uid != os.getuid():
-                raise WorkdirError(f"{directory} belongs to another user: not written to")
+                raise WorkdirError(
+                    f"{directory} belongs to another user: not written to"
+                )
         _mark(above, owner)
         case_dir = os.path.join(path, case)
         try:
@@ -264,7 +274,9 @@ def _read(fd: int) -> dict[str, Any]:
     marker = os.open(MARKER, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=fd)
     with open(marker, "rb") as file:
         try:
-            content = untrusted.parse_json(file.read(_MOST_BYTES).decode("utf-8", "replace"))
+            content = untrusted.parse_json(
+                file.read(_MOST_BYTES).decode("utf-8", "replace")
+            )
         except ValueError:
             return {}
     return content if isinstance(content, dict) else {}
@@ -331,7 +343,9 @@ def _owned(path: str) -> Iterator[_OwnedDirectory]:
     """Open a session's directory; raises :class:`WorkdirError` if it is not ours."""
     parts = path.split(os.sep)
     if len(parts) < 4 or parts[-3] != ROOT:
-        raise WorkdirError(f"{path} is not <target>/iogauge/<user>/<session>: not removed")
+        raise WorkdirError(
+            f"{path} is not <target>/iogauge/<user>/<session>: not removed"
+        )
     target = os.sep.join(parts[:-3]) or os.sep
     with contextlib.ExitStack() as stack:
         fd = os.open(target, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -350,10 +364,14 @@ def _owned(path: str) -> Iterator[_OwnedDirectory]:
         except FileNotFoundError:
             # A session killed before its marker was whole, or after its removal, left nothing else.
             if not all(name.startswith(f"{MARKER}.") for name in os.listdir(fd)):
-                raise WorkdirError(f"{path} has no marker {MARKER}: not removed") from None
+                raise WorkdirError(
+                    f"{path} has no marker {MARKER}: not removed"
+                ) from None
         else:
             if not stat.S_ISREG(info.st_mode):
-                raise WorkdirError(f"{path}/{MARKER} is not a regular file: {path} is not removed")
+                raise WorkdirError(
+                    f"{path}/{MARKER} is not a regular file: {path} is not removed"
+                )
             if info.st_uid != os.getuid():
                 raise WorkdirError(f"{path} belongs to another user: not removed")
             owner = _read(fd)
@@ -398,7 +416,9 @@ def remove(
                 # Names that have appeared meanwhile must not lie there without a marker.
                 _write(owned.fd, owned.owner)
             else:
-                raise NotRemoved(f"{path} could not be emptied: names keep appearing in it")
+                raise NotRemoved(
+                    f"{path} could not be emptied: names keep appearing in it"
+                )
             for fd, name in zip(reversed(owned.above), reversed(names), strict=True):
                 rmdir_if_empty(name, fd)
     except OSError as error:

@@ -121,13 +121,21 @@ def _open_folders(place: str, make: bool = False) -> Iterator[tuple[int, int, in
         )
         if make:
             directory.make(root, folder(place), 0o777)
-        yield above, root, stack.enter_context(directory.inside(root, _FOLDER, folder(place)))
+        yield (
+            above,
+            root,
+            stack.enter_context(directory.inside(root, _FOLDER, folder(place))),
+        )
 
 
 def _node() -> list[str]:
     """Return the marks that processes share if they can check each other: host, boot, namespace."""
     with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
-        return [os.uname().nodename, file.read().strip(), os.readlink("/proc/self/ns/pid")]
+        return [
+            os.uname().nodename,
+            file.read().strip(),
+            os.readlink("/proc/self/ns/pid"),
+        ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +150,9 @@ class Holder:
     def details(self) -> Mapping[str, Any]:
         """Return the content of its file; empty if the file is damaged."""
         with contextlib.suppress(ValueError):
-            details = untrusted.parse_json(self.content.split(b"\n")[0].decode("utf-8", "replace"))
+            details = untrusted.parse_json(
+                self.content.split(b"\n")[0].decode("utf-8", "replace")
+            )
             if isinstance(details, dict):
                 return details
         return {}
@@ -151,13 +161,21 @@ class Holder:
     def lease_s(self) -> float:
         """Return the seconds without a sign of life after which it is dead."""
         lease = self.details.get("lease_s")
-        return float(lease) if isinstance(lease, int | float) and 0 < lease < 86400 else LEASE_S
+        return (
+            float(lease)
+            if isinstance(lease, int | float) and 0 < lease < 86400
+            else LEASE_S
+        )
 
     @property
     def alive(self) -> bool | None:
         """Return whether any of its processes runs; None if that cannot be known here."""
         processes = self.details.get("processes")
-        if not isinstance(processes, list) or not processes or self.details.get("node") != _node():
+        if (
+            not isinstance(processes, list)
+            or not processes
+            or self.details.get("node") != _node()
+        ):
             return None
         return any(map(runs, processes))
 
@@ -170,7 +188,9 @@ class Holder:
         if not self.name:
             return f"{self.path}, which is no lock of this suite"
         named = (
-            f"{k} {visible(str(self.details[k]))[:80]}" for k in _DETAILS if self.details.get(k)
+            f"{k} {visible(str(self.details[k]))[:80]}"
+            for k in _DETAILS
+            if self.details.get(k)
         )
         return f"{', '.join(named) or 'somebody whose word is damaged'} ({self.path})"
 
@@ -192,11 +212,14 @@ def standing(place: str) -> Holder | None:
     held = os.path.join(folder(place), _HELD)
     try:
         with _open_folders(place) as (_, _, fd):
-            if not stat.S_ISDIR(os.stat(_HELD, dir_fd=fd, follow_symlinks=False).st_mode):
+            if not stat.S_ISDIR(
+                os.stat(_HELD, dir_fd=fd, follow_symlinks=False).st_mode
+            ):
                 return Holder(held, "", b"")
             with directory.inside(fd, _HELD, held) as inner:
                 names = sorted(
-                    os.listdir(inner), key=lambda name: (not _NAME.fullmatch(name), name)
+                    os.listdir(inner),
+                    key=lambda name: (not _NAME.fullmatch(name), name),
                 )
                 if not names:
                     return None
@@ -282,7 +305,9 @@ class Watch:
         return bool(holder.name) and (holder.gone or self.quiet_s >= holder.lease_s)
 
 
-def find_dead(place: str, pause: Callable[[float], object] = time.sleep) -> Holder | None:
+def find_dead(
+    place: str, pause: Callable[[float], object] = time.sleep
+) -> Holder | None:
     """Return the holder of a place's lock if it is dead; takes at most one lease."""
     watch, pause_s = Watch(), 0.0
     first = holder = standing(place)
@@ -340,7 +365,10 @@ class Lock:
             with contextlib.suppress(OSError):
                 os.rmdir(_WAITING, dir_fd=fd)
         finally:
-            with contextlib.suppress(OSError), directory.inside(fd, self.name, self.name) as own:
+            with (
+                contextlib.suppress(OSError),
+                directory.inside(fd, self.name, self.name) as own,
+            ):
                 os.unlink(self.name, dir_fd=own)
             with contextlib.suppress(OSError):
                 os.rmdir(self.name, dir_fd=fd)
@@ -424,7 +452,10 @@ def take(
 
 
 def _take(
-    lock: Lock, wait_s: float, pause: Callable[[float], bool], say: Callable[[str], None]
+    lock: Lock,
+    wait_s: float,
+    pause: Callable[[float], bool],
+    say: Callable[[str], None],
 ) -> Lock:
     watch, pause_s = Watch(), 0.0
     start = time.monotonic()

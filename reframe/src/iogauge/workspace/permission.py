@@ -60,12 +60,16 @@ class Marker:
         import yaml  # a fifth of an agent's start; most targets have no marker
 
         words = {name: getattr(self, name) for name in _KEYS if getattr(self, name)}
-        fields = {name: [*v] if isinstance(v, tuple) else v for name, v in words.items()}
+        fields = {
+            name: [*v] if isinstance(v, tuple) else v for name, v in words.items()
+        }
         return yaml.safe_dump(fields, sort_keys=False) if fields else ""
 
     def meaning(self) -> str:
         """Return what the file allows, in words."""
-        who = [f"user {name}" for name in self.users] + [f"group {name}" for name in self.groups]
+        who = [f"user {name}" for name in self.users] + [
+            f"group {name}" for name in self.groups
+        ]
         where = f" on {self.type}" if self.type else ""
         where += f" from {self.source}" if self.source else ""
         where += f" with UUID {self.uuid}" if self.uuid else ""
@@ -76,7 +80,9 @@ class Marker:
 def _names(key: str, value: Any) -> tuple[str, ...]:
     names = value if isinstance(value, list) else [value]
     if not names or not all(type(name) in (str, int) and name != "" for name in names):
-        raise ValueError(f"{key} is {repr(value)[:80]}: expected a name, or a list of them")
+        raise ValueError(
+            f"{key} is {repr(value)[:80]}: expected a name, or a list of them"
+        )
     return tuple(str(name) for name in names)
 
 
@@ -91,14 +97,18 @@ def parse_marker(text: str) -> Marker:
     if data is None:
         return Marker()
     if not isinstance(data, dict):
-        raise ValueError(f"expected lines such as 'users: [alice]', found {text[:40]!r}")
+        raise ValueError(
+            f"expected lines such as 'users: [alice]', found {text[:40]!r}"
+        )
     values: dict[str, Any] = {}
     for key, value in data.items():
         if key not in _KEYS:
             raise ValueError(f"{key}: unknown, expected {', '.join(_KEYS)}")
         if key == "expires" and type(value) is not datetime.date:
             raise ValueError(f"expires is {value!r}: expected a day such as 2027-03-31")
-        if key in ("type", "source", "uuid") and (not isinstance(value, str) or not value):
+        if key in ("type", "source", "uuid") and (
+            not isinstance(value, str) or not value
+        ):
             raise ValueError(f"{key} is {value!r}: expected text")
         values[key] = _names(key, value) if key in ("users", "groups") else value
     return Marker(**values)
@@ -149,14 +159,20 @@ def _refuse_always(path: str, home_of: str) -> None:
             "/ is the root of the machine: iogauge never writes there. Name a directory below"
         )
     if home_of:
-        whose = "your home directory" if home_of == "you" else f"the home directory of {home_of}"
+        whose = (
+            "your home directory"
+            if home_of == "you"
+            else f"the home directory of {home_of}"
+        )
         raise NotAllowed(
             f"{path} is {whose}: iogauge never writes there. Make a directory in it "
             f"(mkdir {path}/iogauge-target), and make that the target"
         )
 
 
-def _by_marker(place: Place, marker: Marker, caller: Caller, today: datetime.date) -> str:
+def _by_marker(
+    place: Place, marker: Marker, caller: Caller, today: datetime.date
+) -> str:
     file = os.path.join(place.path, MARKER)
     if marker.expires and today > marker.expires:
         raise NotAllowed(
@@ -167,7 +183,11 @@ def _by_marker(place: Place, marker: Marker, caller: Caller, today: datetime.dat
     source = marker.source
     fits = mount is not None and (
         (marker.type is None or mount.type == marker.type)
-        and (source is None or mount.source == source or mount.source.endswith(f":{source}"))
+        and (
+            source is None
+            or mount.source == source
+            or mount.source.endswith(f":{source}")
+        )
     )
     if (marker.type or source) and not fits:
         mounted = f"{mount.type} from {mount.source}" if mount else "no mount"
@@ -182,7 +202,11 @@ def _by_marker(place: Place, marker: Marker, caller: Caller, today: datetime.dat
             f"one, have it allowed again (iogauge site allow --replace {place.path})"
         )
     matches = {caller.user, str(caller.uid)} & {*marker.users}
-    if (marker.users or marker.groups) and not matches and not caller.groups & {*marker.groups}:
+    if (
+        (marker.users or marker.groups)
+        and not matches
+        and not caller.groups & {*marker.groups}
+    ):
         raise NotAllowed(
             f"{file} allows {marker.meaning()}, and not {caller.user}: ask the administrator"
         )
@@ -206,15 +230,23 @@ def _decide(place: Place, caller: Caller, today: datetime.date) -> str:
     if place.marker is not None:
         return _by_marker(place, place.marker, caller, today)
     allow = f"{own_command()} site allow {path}"
-    ask = f"Allow it: {allow}" if caller.uid == 0 else f"Ask its administrator to run: {allow}"
+    ask = (
+        f"Allow it: {allow}"
+        if caller.uid == 0
+        else f"Ask its administrator to run: {allow}"
+    )
     ask += "; or name a directory of your own"
     ask = f"{place.ignored}. {ask}" if place.ignored else ask
     if place.owner != caller.uid:
-        raise NotAllowed(f"{path} belongs to user {place.owner}, not to {caller.user}. {ask}")
+        raise NotAllowed(
+            f"{path} belongs to user {place.owner}, not to {caller.user}. {ask}"
+        )
     if place.of_job:
         return f"made for this job, and user {caller.user} owns it"
     if len(PurePosixPath(path).parts) < 3:
-        raise NotAllowed(f"{path} is directly below /: too much may depend on it. {ask}")
+        raise NotAllowed(
+            f"{path} is directly below /: too much may depend on it. {ask}"
+        )
     if place.is_mount_point:
         raise NotAllowed(f"{path} is a mount point, and so a whole file system. {ask}")
     if place.owner == 0 and _below(path, _SYSTEM) and not _below(path, _NOT_SYSTEM):
@@ -243,7 +275,9 @@ def open_directory(path: str) -> int:
         so_far = os.path.join(so_far, part)
         try:
             inner = os.open(
-                part, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=fd
+                part,
+                os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC,
+                dir_fd=fd,
             )
         except OSError as error:
             if _is_link(part, fd):
@@ -272,7 +306,9 @@ def _read_marker(fd: int, path: str, owner: int) -> tuple[Marker | None, str]:
     try:
         # Without O_NONBLOCK, opening a pipe would wait for a writer.
         inner = os.open(
-            MARKER, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=fd
+            MARKER,
+            os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC,
+            dir_fd=fd,
         )
     except FileNotFoundError:
         return None, ""
@@ -288,7 +324,10 @@ def _read_marker(fd: int, path: str, owner: int) -> tuple[Marker | None, str]:
                 f"{file} does not count: it belongs to user {info.st_uid}, neither root nor the directory's owner",
             )
         if info.st_mode & 0o022:
-            return None, f"{file} does not count: others may write it (chmod go-w {file})"
+            return (
+                None,
+                f"{file} does not count: others may write it (chmod go-w {file})",
+            )
         with open(os.dup(inner), "rb") as whole:
             data = whole.read(_MOST_BYTES + 1)
     try:
@@ -330,7 +369,9 @@ def caller() -> Caller:
     for gid in {os.getegid(), *os.getgroups()}:
         with contextlib.suppress(KeyError):
             groups.add(grp.getgrgid(gid).gr_name)
-    return Caller(uid=os.geteuid(), user=_user_name(os.geteuid()), groups=frozenset(groups))
+    return Caller(
+        uid=os.geteuid(), user=_user_name(os.geteuid()), groups=frozenset(groups)
+    )
 
 
 def _home_of(fd: int, path: str) -> str:
@@ -348,7 +389,12 @@ def _home_of(fd: int, path: str) -> str:
             if os.path.samestat(os.stat(home), info):
                 return user
     return next(
-        (user.pw_name for user in pwd.getpwall() if os.path.normpath(user.pw_dir) == path), ""
+        (
+            user.pw_name
+            for user in pwd.getpwall()
+            if os.path.normpath(user.pw_dir) == path
+        ),
+        "",
     )
 
 
@@ -398,10 +444,15 @@ def permitted(path: str, of_job: bool = False) -> Iterator[PermittedDirectory]:
             marker=marker,
             ignored=ignored,
             of_job=of_job,
-            swappable=bool(info.st_mode & stat.S_IWOTH) and not info.st_mode & stat.S_ISVTX,
-            uuid=uuid_of(f"/proc/self/fd/{fd}", mount) if marker and marker.uuid else "",
+            swappable=bool(info.st_mode & stat.S_IWOTH)
+            and not info.st_mode & stat.S_ISVTX,
+            uuid=uuid_of(f"/proc/self/fd/{fd}", mount)
+            if marker and marker.uuid
+            else "",
         )
-        yield PermittedDirectory(fd, path, decide(place, caller(), datetime.date.today()))
+        yield PermittedDirectory(
+            fd, path, decide(place, caller(), datetime.date.today())
+        )
 
 
 def reason(path: str) -> str:
@@ -450,8 +501,14 @@ def allow(
         there, why = (None, "") if replace else _read_marker(fd, path, owner)
         if there or why:
             said = f"It allows {there.meaning()}" if there else why
-            raise NotAllowed(f"{path} has a {MARKER} already. {said}; --replace overwrites it")
-        with written_beside(MARKER, marker.to_yaml().encode(), dir_fd=fd, sync=True) as scratch:
-            os.chmod(scratch, 0o644, dir_fd=fd)  # others must read it, whatever the umask
+            raise NotAllowed(
+                f"{path} has a {MARKER} already. {said}; --replace overwrites it"
+            )
+        with written_beside(
+            MARKER, marker.to_yaml().encode(), dir_fd=fd, sync=True
+        ) as scratch:
+            os.chmod(
+                scratch, 0o644, dir_fd=fd
+            )  # others must read it, whatever the umask
             os.rename(scratch, MARKER, src_dir_fd=fd, dst_dir_fd=fd)
     return marker

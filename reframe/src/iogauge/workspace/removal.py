@@ -54,7 +54,9 @@ class _Directory:
         with os.scandir(self.fd) as entries:
             for entry in entries:
                 if entry.name not in self.stay:
-                    (inner if entry.is_dir(follow_symlinks=False) else files).append(entry.name)
+                    (inner if entry.is_dir(follow_symlinks=False) else files).append(
+                        entry.name
+                    )
                 if len(files) + len(inner) >= _LISTED:
                     return files, inner, False
         return files, inner, True
@@ -96,7 +98,11 @@ class Removal:
         if self._late:
             raise NotRemoved(f"{path}: out of time with {self._removed} names removed")
         if self._problems:
-            more = f" (and {len(self._problems) - 1} more)" if len(self._problems) > 1 else ""
+            more = (
+                f" (and {len(self._problems) - 1} more)"
+                if len(self._problems) > 1
+                else ""
+            )
             raise NotRemoved(f"{path} could not be emptied: {self._problems[0]}{more}")
         return self._removed
 
@@ -125,7 +131,9 @@ class Removal:
 
     def _remove_files(self, directory: _Directory, files: Sequence[str]) -> None:
         """Remove files in batches, which several threads take in turn."""
-        batches = iter([files[n : n + self._batch] for n in range(0, len(files), self._batch)])
+        batches = iter(
+            [files[n : n + self._batch] for n in range(0, len(files), self._batch)]
+        )
 
         def work() -> None:
             for name in itertools.chain.from_iterable(batches):
@@ -151,13 +159,17 @@ class Removal:
                 self._stays(above, name, error)
                 return
             if place != self._place:
-                self._problems.append(f"another file system is mounted at {name} in {above.name}")
+                self._problems.append(
+                    f"another file system is mounted at {name} in {above.name}"
+                )
             elif self._empty(_Directory(fd, name, set())):
                 self._remove(os.rmdir, above, name)
                 return
             above.stay.add(name)
 
-    def _remove(self, remove: Callable[..., None], directory: _Directory, name: str) -> None:
+    def _remove(
+        self, remove: Callable[..., None], directory: _Directory, name: str
+    ) -> None:
         """Remove one name, when its time has come."""
         with self._lock:
             self._due = max(self._due, time.monotonic() - 0.2) + 1 / self._per_second
@@ -179,7 +191,9 @@ class Removal:
             self._problems.append(f"{name} in {directory.name}: {error.strerror}")
 
     def _in_time(self) -> bool:
-        self._late = self._late or (self._until is not None and time.monotonic() >= self._until)
+        self._late = self._late or (
+            self._until is not None and time.monotonic() >= self._until
+        )
         return not self._late
 
     def _tell(self) -> None:
@@ -192,7 +206,9 @@ class Removal:
 class Progress:
     """Reports every few seconds how far a removal is; a short removal reports nothing."""
 
-    def __init__(self, path: str, say: Callable[[str], None], every_s: float = 5.0) -> None:
+    def __init__(
+        self, path: str, say: Callable[[str], None], every_s: float = 5.0
+    ) -> None:
         self._path, self._say, self._every = path, say, every_s
         self._start = self._last = time.monotonic()
 
@@ -201,7 +217,9 @@ class Progress:
         now = time.monotonic()
         if now - self._last >= self._every:
             self._last = now
-            self._say(f"iogauge: removing {self._path}: {count} names in {now - self._start:.0f} s")
+            self._say(
+                f"iogauge: removing {self._path}: {count} names in {now - self._start:.0f} s"
+            )
 
 
 def rmdir_if_empty(name: str, fd: int) -> None:

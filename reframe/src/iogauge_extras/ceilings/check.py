@@ -15,7 +15,14 @@ from typing import Any, Final
 from iogauge.cases.fio import OneNodeFioCheck
 from iogauge.cases.storage import StorageCheck
 from iogauge.core import words
-from iogauge.core.measurement import Metric, Phase, Quantity, Reference, ToolOutput, ToolOutputError
+from iogauge.core.measurement import (
+    Metric,
+    Phase,
+    Quantity,
+    Reference,
+    ToolOutput,
+    ToolOutputError,
+)
 from iogauge.core.units import format_bytes
 from iogauge.plan.case import REP, Access, CasePlan, PhasePlan
 from iogauge.tools.fio.options import TOKEN, arguments, duration
@@ -78,7 +85,9 @@ class NetworkCeilingCheck(StorageCheck):
             command=["streams", _STREAMS, output],
             launch="nodes",
             parse=lambda printed: iperf3.parse(printed.result, planned, deviation),
-            rates={metric.name: (iperf3.PHASE, metric.name) for metric in self.promise()},
+            rates={
+                metric.name: (iperf3.PHASE, metric.name) for metric in self.promise()
+            },
             access=_ELSEWHERE,
             output=output,
         )
@@ -95,7 +104,11 @@ class NetworkCeilingCheck(StorageCheck):
 def _medians(outputs: Sequence[ToolOutput], key: str) -> dict[str, float]:
     """Return the median of each rate by its name, over the outputs of all repetitions."""
     each: list[Any] = [output.parameters[key] for output in outputs]
-    return {name: statistics.median(one[name] for one in each) for one in each[:1] for name in one}
+    return {
+        name: statistics.median(one[name] for one in each)
+        for one in each[:1]
+        for name in one
+    }
 
 
 DEVICES_BW: Final = Metric("devices_bw", "MiB/s")
@@ -122,7 +135,9 @@ class DeviceCeilingCheck(OneNodeFioCheck):
 
     def probes(self, metric: Metric) -> Mapping[str, float]:
         """Return the median of every device's rates, in MiB/s."""
-        return _medians(self.outputs_of("devices") if metric == DEVICES_BW else (), "devices")
+        return _medians(
+            self.outputs_of("devices") if metric == DEVICES_BW else (), "devices"
+        )
 
     def plan(self) -> CasePlan:
         """Read all devices from their beginnings for the time that the limits give."""
@@ -140,7 +155,9 @@ class DeviceCeilingCheck(OneNodeFioCheck):
             "bs": "1m",
         }
         way |= {"time_based": 1, "runtime": duration(self.site.limits.phase_seconds)}
-        options = [{"description": TOKEN, "filename": device, **way} for device in devices]
+        options = [
+            {"description": TOKEN, "filename": device, **way} for device in devices
+        ]
         output = f"fio-devices.{REP}.json"
         phase = PhasePlan(
             name="devices",
@@ -153,11 +170,16 @@ class DeviceCeilingCheck(OneNodeFioCheck):
             output=output,
             of_devices=True,
         )
-        case = self.fio_case(jobs=[], repeat=[phase], warm_up=False, held_bytes=0, files=0)
+        case = self.fio_case(
+            jobs=[], repeat=[phase], warm_up=False, held_bytes=0, files=0
+        )
         lines = [
             line
             for number, given in enumerate(options)
-            for line in (f"[device{number}]", *(f"{key}={value}" for key, value in given.items()))
+            for line in (
+                f"[device{number}]",
+                *(f"{key}={value}" for key, value in given.items()),
+            )
         ]
         return replace(case, inputs={"devices.fio": "\n".join(lines) + "\n"})
 
@@ -168,13 +190,17 @@ def _of_devices(devices: tuple[str, ...], text: str) -> ToolOutput:
     output = parse_json(text, names)
     rates = {phase.name: phase.rates["bw"].value for phase in output.phases}
     if set(rates) != set(devices):
-        raise ToolOutputError(f"fio JSON: {', '.join(rates)}, expected {', '.join(devices)}")
+        raise ToolOutputError(
+            f"fio JSON: {', '.join(rates)}, expected {', '.join(devices)}"
+        )
     together, slowest = sum(rates.values()), min(rates, key=lambda name: rates[name])
     phase = Phase(
         "devices",
         {
             DEVICES_BW.name: Quantity(together, "MiB/s"),
-            DEVICES_SLOWEST.name: Quantity(rates[slowest] / statistics.median(rates.values()), "1"),
+            DEVICES_SLOWEST.name: Quantity(
+                rates[slowest] / statistics.median(rates.values()), "1"
+            ),
         },
         max(phase.seconds for phase in output.phases),
         bytes_moved=sum(phase.bytes_moved or 0 for phase in output.phases),

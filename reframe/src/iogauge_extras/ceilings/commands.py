@@ -13,14 +13,18 @@ from iogauge.site import folders
 
 
 def show_ceilings(
-    system: Annotated[str, typer.Option(help="Site; if omitted, that of this host.")] = "",
+    system: Annotated[
+        str, typer.Option(help="Site; if omitted, that of this host.")
+    ] = "",
     wide: Wide = False,
 ) -> None:
     """Show what each layer should carry, and what it carried alone.
 
     Exit status 1: a measurement is missing, too old, or contradicted.
     """
-    from iogauge_extras.ceilings import table as report  # here, because polars starts slowly
+    from iogauge_extras.ceilings import (
+        table as report,
+    )  # here, because polars starts slowly
 
     sites = folders.site_folders(*folders.site_dirs())
     named = [folder for folder in sites if folder.name == system]

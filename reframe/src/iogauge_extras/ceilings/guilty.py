@@ -48,9 +48,15 @@ class Guilty:
 
     def __str__(self) -> str:
         """Return a sentence: ``n3 is slow: 6 of its 6 pairs at 168 to 170 MiB/s, the others at 842 to 1608``."""
-        verb = {"sender": "sends slowly", "receiver": "receives slowly"}.get(self.kind, "is slow")
+        verb = {"sender": "sends slowly", "receiver": "receives slowly"}.get(
+            self.kind, "is slow"
+        )
         name = f"the link {self.name}" if self.kind == "link" else self.name
-        of = "both directions" if self.kind == "link" else f"{self.pairs} of its {self.pairs} pairs"
+        of = (
+            "both directions"
+            if self.kind == "link"
+            else f"{self.pairs} of its {self.pairs} pairs"
+        )
         own, others = (_range(one) for one in (self.own, self.others))
         return f"{name} {verb}: {of} at {own} MiB/s, the others at {others}"
 
@@ -91,12 +97,18 @@ def _worst(turns: Sequence[_Turn], least: float) -> tuple[Guilty, list[_Turn]] |
     """Return the slowest candidate that is beyond doubt, and the turns without it."""
     for kind, candidates in _candidates(turns):
         best: tuple[float, Guilty, list[_Turn]] | None = None
-        for name, mine in sorted(candidates.items(), key=lambda one: _middle(one[1]))[:_LOOKED_AT]:
+        for name, mine in sorted(candidates.items(), key=lambda one: _middle(one[1]))[
+            :_LOOKED_AT
+        ]:
             ours = set(mine)
             others = [turn for turn in turns if turn not in ours]
             if not _beyond_doubt(mine, others, len(candidates), least):
                 continue
-            pairs, own, rest = len({turn[:2] for turn in mine}), _ends(mine), _ends(others)
+            pairs, own, rest = (
+                len({turn[:2] for turn in mine}),
+                _ends(mine),
+                _ends(others),
+            )
             guilty = Guilty(kind=kind, name=name, pairs=pairs, own=own, others=rest)
             gap = _middle(mine) - _middle(others)
             if best is None or gap < best[0]:
@@ -110,7 +122,9 @@ def _middle(turns: Sequence[_Turn]) -> float:
     return statistics.median(turn[2] for turn in turns)
 
 
-def _candidates(turns: Sequence[_Turn]) -> Iterator[tuple[GuiltyKind, dict[str, list[_Turn]]]]:
+def _candidates(
+    turns: Sequence[_Turn],
+) -> Iterator[tuple[GuiltyKind, dict[str, list[_Turn]]]]:
     """Yield the turns of each node, of each end of a node, and of each link."""
     kinds: tuple[GuiltyKind, ...] = ("node", "sender", "receiver", "link")
     for kind in kinds:
@@ -121,7 +135,9 @@ def _candidates(turns: Sequence[_Turn]) -> Iterator[tuple[GuiltyKind, dict[str, 
         yield kind, found
 
 
-def _beyond_doubt(mine: Sequence[_Turn], others: Sequence[_Turn], tests: int, least: float) -> bool:
+def _beyond_doubt(
+    mine: Sequence[_Turn], others: Sequence[_Turn], tests: int, least: float
+) -> bool:
     """Return whether chance does not explain that all turns of a candidate are slow, and by so much."""
     own, rest = [turn[2] for turn in mine], [turn[2] for turn in others]
     if len(rest) < 2:
@@ -133,7 +149,9 @@ def _beyond_doubt(mine: Sequence[_Turn], others: Sequence[_Turn], tests: int, le
     if tests * ((slow + 0.5) / (len(rest) + 1)) ** len(own) > FALSE_ACCUSATIONS:
         return False
     squares = sum(
-        (value - statistics.fmean(values)) ** 2 for values in (own, rest) for value in values
+        (value - statistics.fmean(values)) ** 2
+        for values in (own, rest)
+        for value in values
     )
     freedom = len(own) + len(rest) - 2
     scale = max(_LEAST_SCALE, math.sqrt(squares / freedom)) * math.sqrt(

@@ -13,7 +13,13 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from iogauge.core import untrusted
-from iogauge.core.measurement import Moment, Phase, Quantity, ToolOutput, ToolOutputError
+from iogauge.core.measurement import (
+    Moment,
+    Phase,
+    Quantity,
+    ToolOutput,
+    ToolOutputError,
+)
 from iogauge.core.units import format_bytes
 from iogauge.tools.parsing import excerpt, member, non_negative, positive, unique
 from iogauge_extras.ceilings import guilty
@@ -66,7 +72,16 @@ def client_arguments(
 ) -> list[str]:
     """Return the words of a sender, from its own address to a receiver's."""
     words = ["iperf3", "-c", address, "-B", own, "-p", str(port), "-t", str(seconds)]
-    return [*words, "-P", str(connections), "-i", "0", "-J", "--connect-timeout", "5000"]
+    return [
+        *words,
+        "-P",
+        str(connections),
+        "-i",
+        "0",
+        "-J",
+        "--connect-timeout",
+        "5000",
+    ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,17 +108,25 @@ def _stream(report: object, planned: StreamPlan, where: str) -> _Stream:
     start, end = member(report, "start", where), member(report, "end", where)
     version = str(member(start, "version", where)).removeprefix("iperf ")
     asked = member(start, "test_start", where)
-    wanted = {"duration": planned.seconds, "num_streams": planned.connections, "reverse": 0}
+    wanted = {
+        "duration": planned.seconds,
+        "num_streams": planned.connections,
+        "reverse": 0,
+    }
     for key, want in wanted.items():
         if (got := non_negative(asked, key, where)) != want:
             raise ToolOutputError(f"{where}: {key} is {got:g}, expected {want}")
     if (kind := member(asked, "protocol", where)) != "TCP":
-        raise ToolOutputError(f"{where}: protocol is {excerpt(repr(kind))}, expected TCP")
+        raise ToolOutputError(
+            f"{where}: protocol is {excerpt(repr(kind))}, expected TCP"
+        )
     sent, got = member(end, "sum_sent", where), member(end, "sum_received", where)
     received, seconds = positive(got, "bytes", where), positive(got, "seconds", where)
     rate = positive(got, "bits_per_second", where)
     if received > positive(sent, "bytes", where):
-        raise ToolOutputError(f"{where}: {received:.0f} bytes were received, and fewer sent")
+        raise ToolOutputError(
+            f"{where}: {received:.0f} bytes were received, and fewer sent"
+        )
     if abs(received * 8 / seconds - rate) > _TOLERANCE * rate:
         raise ToolOutputError(
             f"{where}: {received:.0f} bytes in {seconds:g} s differ from {rate:.0f} bits/s"
@@ -114,7 +137,9 @@ def _stream(report: object, planned: StreamPlan, where: str) -> _Stream:
     lost = non_negative(sent, "retransmits", where) if sent.get("retransmits") else 0
     beside = sent["bytes"] - received
     beside += lost * non_negative(start, "tcp_mss_default", where) if lost else 0
-    percent = max(non_negative(used, key, where) for key in ("host_total", "remote_total"))
+    percent = max(
+        non_negative(used, key, where) for key in ("host_total", "remote_total")
+    )
     threads = planned.connections if _threaded(version) else 1
     cores = percent / 100 / threads
     began = non_negative(times, "timesecs", where)
@@ -154,9 +179,17 @@ def parse(text: str, planned: StreamPlan, max_deviation: float = 0.2) -> ToolOut
         document = untrusted.parse_json(text)
     except ValueError as error:
         raise ToolOutputError(f"streams: {error}") from None
-    hosts, done = member(document, "hosts", "streams"), member(document, "turns", "streams")
-    if not isinstance(hosts, list) or len({str(host) for host in hosts}) != planned.nodes:
-        raise ToolOutputError(f"streams: {excerpt(repr(hosts))}, expected {planned.nodes} hosts")
+    hosts, done = (
+        member(document, "hosts", "streams"),
+        member(document, "turns", "streams"),
+    )
+    if (
+        not isinstance(hosts, list)
+        or len({str(host) for host in hosts}) != planned.nodes
+    ):
+        raise ToolOutputError(
+            f"streams: {excerpt(repr(hosts))}, expected {planned.nodes} hosts"
+        )
     turns = planned.turns([str(host) for host in hosts])
     if not isinstance(done, list) or len(done) != len(turns):
         raise ToolOutputError(f"streams: expected {len(turns)} turns in the output")
@@ -174,7 +207,9 @@ def parse(text: str, planned: StreamPlan, max_deviation: float = 0.2) -> ToolOut
         found.append(stream)
     slowest = min(pairs, key=lambda name: pairs[name])
     accused = guilty.find([pairs], max_deviation)
-    healthy = [v for name, v in pairs.items() if not any(one.explains(name) for one in accused)]
+    healthy = [
+        v for name, v in pairs.items() if not any(one.explains(name) for one in accused)
+    ]
     nobody = f"{len(pairs)} pairs, slowest is {slowest}: {format_bytes(pairs[slowest] * 2**20)}/s"
     quantities = {
         PAIR_MEDIAN: Quantity(statistics.median(pairs.values()), "MiB/s"),
@@ -182,7 +217,9 @@ def parse(text: str, planned: StreamPlan, max_deviation: float = 0.2) -> ToolOut
     }
     versions = unique(stream.version for stream in found)
     if len(versions) > 1:
-        raise ToolOutputError(f"streams: iperf3 {' and '.join(versions)}, expected one version")
+        raise ToolOutputError(
+            f"streams: iperf3 {' and '.join(versions)}, expected one version"
+        )
     received = sum(stream.received for stream in found)
     seconds = sum(stream.seconds for stream in found)
     return ToolOutput(

@@ -115,7 +115,9 @@ def _figures(records: Iterable[Record]) -> dict[tuple[str, Way], list[Figure]]:
         for metric in record.metrics:
             if metric.name == name and metric.verdict in _VALID:
                 values = [*(metric.samples or ()), *(metric.probes or {}).values()]
-                best = convert(max(map(float, values), default=metric.median), metric.unit, "B/s")
+                best = convert(
+                    max(map(float, values), default=metric.median), metric.unit, "B/s"
+                )
                 samples, nodes = len(metric.samples or ()), int(record.nodes or 1)
                 figure = Figure(record.short_name, record.time, nodes, samples, best)
                 for way in ways:
@@ -136,7 +138,9 @@ def look(
     days = declared.max_age_days if declared else DAYS
     oldest = (now - days * 86400) * 1e6
     found = _figures(ours)
-    young = [(way, figure) for way, figure in others if microseconds(figure.time) >= oldest]
+    young = [
+        (way, figure) for way, figure in others if microseconds(figure.time) >= oldest
+    ]
     layers = []
     for name, way in declared_layers(declared) if declared else []:
         figures = found.get((name, way), [])
@@ -158,7 +162,11 @@ def _exceeded(layer: Layer, others: Sequence[tuple[Way, Figure]]) -> str:
     """Return which valid figure exceeds a measurement, empty if none does."""
     for way, figure in sorted(others, key=lambda other: other[1].time, reverse=True):
         limit = layer.ceiling.over(figure.nodes) if layer.ceiling else None
-        if limit and way == layer.direction and figure.bytes_s > MOST_SHARE * limit.value:
+        if (
+            limit
+            and way == layer.direction
+            and figure.bytes_s > MOST_SHARE * limit.value
+        ):
             return (
                 f"{layer.name}, {way}: {figure.case} reached {format_bytes(figure.bytes_s)}/s on {figure.day}, "
                 f"more than {limit.limited_by}: the measurement was low"
@@ -166,12 +174,23 @@ def _exceeded(layer: Layer, others: Sequence[tuple[Way, Figure]]) -> str:
     return ""
 
 
-def of_history(folder: Path, system: str, partition: str, declared: Ceilings | None) -> LayersSeen:
+def of_history(
+    folder: Path, system: str, partition: str, declared: Ceilings | None
+) -> LayersSeen:
     """Return the declared layers of a partition as its history shows them.
 
     Raises OSError for a file that cannot be read.
     """
-    columns = ("time", "system", "partition", "check", "case", "nodes", "verdict", "samples")
+    columns = (
+        "time",
+        "system",
+        "partition",
+        "check",
+        "case",
+        "nodes",
+        "verdict",
+        "samples",
+    )
     more = ("metric", "unit", "median", "metric_verdict", "record", "source", "number")
     valid = [verdict.value for verdict in _VALID]
     rows = query.load(folder, columns=(*columns, *more)).filter(
@@ -182,17 +201,29 @@ def of_history(folder: Path, system: str, partition: str, declared: Ceilings | N
         & pl.col("unit").is_in(list(BANDWIDTH_UNITS))
     )
     measuring = pl.col("check").is_in(list(_METRICS))
-    ours = [*query.valid_records(folder, rows.filter(measuring).unique("record")).values()]
+    ours = [
+        *query.valid_records(folder, rows.filter(measuring).unique("record")).values()
+    ]
     # Of many runs of a case the fastest says most: a long history has millions.
     oldest = (time.time() - (declared.max_age_days if declared else DAYS) * 86400) * 1e6
-    young = rows.filter(~measuring, pl.col("time").dt.epoch("us") >= oldest).sort("median", "time")
+    young = rows.filter(~measuring, pl.col("time").dt.epoch("us") >= oldest).sort(
+        "median", "time"
+    )
     others: list[tuple[Way, Figure]] = []
-    fastest = young.unique(("case", "nodes", "metric", "unit"), keep="last", maintain_order=True)
+    fastest = young.unique(
+        ("case", "nodes", "metric", "unit"), keep="last", maintain_order=True
+    )
     for row in fastest.iter_rows(named=True):
         for way in WAYS:
             if row["metric"].startswith(f"{way}_"):
-                when, place = f"{row['time']:%Y-%m-%dT%H:%M:%SZ}", (row["source"], row["number"])
-                rate, nodes = convert(row["median"], row["unit"], "B/s"), row["nodes"] or 1
+                when, place = (
+                    f"{row['time']:%Y-%m-%dT%H:%M:%SZ}",
+                    (row["source"], row["number"]),
+                )
+                rate, nodes = (
+                    convert(row["median"], row["unit"], "B/s"),
+                    row["nodes"] or 1,
+                )
                 case, samples = short_name(row["case"]), row["samples"] or 1
                 others.append((way, Figure(case, when, nodes, samples, rate, place)))
     seen = look(ours, others, declared, time.time())
@@ -200,7 +231,8 @@ def of_history(folder: Path, system: str, partition: str, declared: Ceilings | N
     best = pl.DataFrame(places, schema=list(query.PLACE), orient="row")
     found = query.valid_records(folder, best)
     reached = {
-        way: replace(figure, record=found.get(figure.place)) for way, figure in seen.reached.items()
+        way: replace(figure, record=found.get(figure.place))
+        for way, figure in seen.reached.items()
     }
     return replace(seen, reached=reached)
 

@@ -30,7 +30,11 @@ from typing import Any, Final
 from iogauge.core import untrusted
 from iogauge.core.text import visible
 from iogauge.job.server import address_of
-from iogauge_extras.ceilings.iperf3 import StreamPlan, client_arguments, server_arguments
+from iogauge_extras.ceilings.iperf3 import (
+    StreamPlan,
+    client_arguments,
+    server_arguments,
+)
 
 #: Seconds for which all nodes may take to join, and an answer may take beside its turn.
 _JOIN_S: Final = 60.0
@@ -78,7 +82,9 @@ class _Line:
         self._file.write(json.dumps(question).encode() + b"\n")
         self._file.flush()
 
-    def ask(self, what: str, within: float = _ANSWER_S, /, **words: Any) -> dict[str, Any]:
+    def ask(
+        self, what: str, within: float = _ANSWER_S, /, **words: Any
+    ) -> dict[str, Any]:
         """Ask for something; return the answer, as :meth:`hear` does."""
         self.tell(ask=what, **words)
         return self.hear(within)
@@ -98,7 +104,9 @@ class _Line:
         except ValueError as error:
             raise StreamsError(f"{who} said something else: {error}") from error
         if not isinstance(answer, dict) or "failed" in answer:
-            raise StreamsError(str(answer["failed"] if isinstance(answer, dict) else answer))
+            raise StreamsError(
+                str(answer["failed"] if isinstance(answer, dict) else answer)
+            )
         return answer
 
 
@@ -163,7 +171,10 @@ def _joined(
 
 def _turn(sender: _Line, receiver: _Line, plan: StreamPlan) -> dict[str, Any]:
     """Measure the stream of a pair; return its report, and what both ends counted."""
-    place, how = receiver.ask("serve"), {"seconds": plan.seconds, "connections": plan.connections}
+    place, how = (
+        receiver.ask("serve"),
+        {"seconds": plan.seconds, "connections": plan.connections},
+    )
     sent = sender.ask("send", plan.seconds + _ANSWER_S, **place, **how)
     received = receiver.ask("served")
     counted = {sender.host: sent["counted"], receiver.host: received["counted"]}
@@ -216,7 +227,9 @@ class _Node:
                     return {"address": self.address, "port": port}
                 if "error" in said:
                     break
-        raise StreamsError(f"{os.uname().nodename}: iperf3 does not listen: {said.strip()[:200]}")
+        raise StreamsError(
+            f"{os.uname().nodename}: iperf3 does not listen: {said.strip()[:200]}"
+        )
 
     def served(self) -> dict[str, Any]:
         """Wait for the receiver; return what the interface counted meanwhile."""
@@ -224,7 +237,9 @@ class _Node:
             self.receiver.communicate(timeout=_ANSWER_S)
         return {"counted": self._grown()}
 
-    def send(self, address: str, port: int, seconds: int, connections: int) -> dict[str, Any]:
+    def send(
+        self, address: str, port: int, seconds: int, connections: int
+    ) -> dict[str, Any]:
         """Send to a place; return iperf3's report, and what the interface counted meanwhile."""
         self.before = self.count()
         words = client_arguments(self.address, address, port, seconds, connections)
@@ -243,7 +258,9 @@ class _Node:
             if name.strip() == self.interface:
                 words = numbers.split()
                 return {"received": int(words[0]), "sent": int(words[8])}
-        raise StreamsError(f"{os.uname().nodename}: /proc/net/dev has no {self.interface}")
+        raise StreamsError(
+            f"{os.uname().nodename}: /proc/net/dev has no {self.interface}"
+        )
 
     def end(self) -> None:
         """End the receiver if it still runs."""
@@ -258,7 +275,9 @@ def _report(text: str) -> Any:
         return untrusted.parse_json(text[text.index("{") :])
     except ValueError:
         said = text.strip()[:200]
-        raise StreamsError(f"{os.uname().nodename}: iperf3 left no report: {said}") from None
+        raise StreamsError(
+            f"{os.uname().nodename}: iperf3 left no report: {said}"
+        ) from None
 
 
 def join(address: str, port: str, word: str, interface: str) -> None:

@@ -136,7 +136,9 @@ class Shown:
 
     def rows(self, way: Way, nodes: int) -> tuple[LayerRow, ...]:
         """Return the layers of a direction for so many nodes, from the devices up."""
-        layers = {layer.name: layer for layer in self.seen.layers if layer.direction == way}
+        layers = {
+            layer.name: layer for layer in self.seen.layers if layer.direction == way
+        }
         rows: list[LayerRow] = []
         below: float | None = None
         for name in _ORDER:
@@ -146,7 +148,11 @@ class Shown:
             measured = ceiling.over(nodes).value if ceiling else None
             usable = measured if layer and not layer.problem else None
             carries = _least((below, declared, usable))
-            when = f"{layer.best.day}, {layer.best.nodes} node(s)" if layer and layer.best else ""
+            when = (
+                f"{layer.best.day}, {layer.best.nodes} node(s)"
+                if layer and layer.best
+                else ""
+            )
             when += ", not used" if measured and not usable else ""
             loss = 1 - carries / below if below and carries else None
             rows.append(LayerRow(name, declared, measured, usable, when, carries, loss))
@@ -159,7 +165,9 @@ class Shown:
         return _least(row.declared for row in rows), _least(row.usable for row in rows)
 
 
-def declared_of(name: str, way: Way, extras: PartitionExtras, nodes: int) -> float | None:
+def declared_of(
+    name: str, way: Way, extras: PartitionExtras, nodes: int
+) -> float | None:
     """Return what a layer should carry in bytes/s, by the topology; None if it does not say."""
     parts = ("clients", "servers", "devices")
     clients, servers, devices = (getattr(extras.topology, part, None) for part in parts)
@@ -217,15 +225,25 @@ def table(shown: Shown, wide: bool = False) -> Table:
     for chain in shown.chains:
         rows: list[tuple[str, ...]] = []
         for row in chain.rows:
-            figures = _rate(row.declared), _rate(row.measured), row.when, _rate(row.carries)
+            figures = (
+                _rate(row.declared),
+                _rate(row.measured),
+                row.when,
+                _rate(row.carries),
+            )
             rows.append((row.name, *figures, _percent(row.loss)))
         if chain.reached:
-            day, rate = f"{chain.reached.day}, {chain.nodes} node(s)", _rate(chain.reached.bytes_s)
+            day, rate = (
+                f"{chain.reached.day}, {chain.nodes} node(s)",
+                _rate(chain.reached.bytes_s),
+            )
             reached = f"reached: {chain.reached.case}"
             rows.append((reached, "", "", day, rate, _percent(chain.lost_above)))
         blocks[f"{shown.partition}, {chain.direction}, {chain.nodes} node(s)"] = rows
     rates = ("declared", "measured", "carries", "lost")
-    headings = columns("layer", *rates[:2], "when", *rates[2:], right=rates, whole=rates)
+    headings = columns(
+        "layer", *rates[:2], "when", *rates[2:], right=rates, whole=rates
+    )
     return Table(headings, blocks, wide=wide)
 
 

@@ -34,9 +34,13 @@ def show_comparison(
         ),
     ] = "",
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
-    html: Annotated[Path | None, typer.Option(help="Write a page, for records.")] = None,
+    html: Annotated[
+        Path | None, typer.Option(help="Write a page, for records.")
+    ] = None,
     servers: Annotated[str, typer.Option(help="Servers of A and B, as 4,8.")] = "",
-    tib: Annotated[str, typer.Option(help="Capacities of A and B in TiB, as 100,250.")] = "",
+    tib: Annotated[
+        str, typer.Option(help="Capacities of A and B in TiB, as 100,250.")
+    ] = "",
     wide: Wide = False,
 ) -> None:
     """Compare two sides: sets of records, records or Darshan logs."""
@@ -66,7 +70,9 @@ def show_comparison(
 def _is_log(name: str) -> bool:
     """Return whether a name is that of a Darshan log: any file but one of records."""
     # os.path.isfile returns False for a name that is too long; Path.is_file raises.
-    return name.endswith(".darshan") or (os.path.isfile(name) and not name.endswith(".jsonl"))
+    return name.endswith(".darshan") or (
+        os.path.isfile(name) and not name.endswith(".jsonl")
+    )
 
 
 def _two(text: str) -> tuple[float | None, float | None]:

@@ -107,16 +107,23 @@ def compare(a: Figures, b: Figures) -> LogComparison:
             if a.facts.get(name, "") != b.facts.get(name, "")
         ),
         rows=tuple(
-            _row(name, a.values.get(name), b.values.get(name)) for name in {**a.values, **b.values}
+            _row(name, a.values.get(name), b.values.get(name))
+            for name in {**a.values, **b.values}
         ),
-        notes=tuple(f"{side}: {note}" for side, one in (("A", a), ("B", b)) for note in one.notes),
+        notes=tuple(
+            f"{side}: {note}"
+            for side, one in (("A", a), ("B", b))
+            for note in one.notes
+        ),
     )
 
 
 def _row(name: str, a: Quantity | None, b: Quantity | None) -> FigureRow:
     first, second = a.value if a else None, b.value if b else None
     ratio = second / first if first and second is not None else None
-    alike = round(abs(ratio - 1), 9) <= TOLERANCE if ratio is not None else first == second
+    alike = (
+        round(abs(ratio - 1), 9) <= TOLERANCE if ratio is not None else first == second
+    )
     unit = (a or b or Quantity(0, "")).unit
     return FigureRow(name, unit, first, second, ratio, "" if alike else "differs")
 

@@ -72,7 +72,9 @@ class Choice:
             place, case = (match[1], match[2] or "") if match else (text, "")
             named = "file" if place.endswith(".jsonl") else "session"
             return cls(**{named: place, "case": case})
-        known = [field.name for field in fields(cls) if field.name not in ("case", "file")]
+        known = [
+            field.name for field in fields(cls) if field.name not in ("case", "file")
+        ]
         words: dict[str, str] = {}
         for word in text.split(","):
             key, _, value = word.partition("=")
@@ -87,7 +89,9 @@ class Choice:
         """Return begin and end; raises :class:`CompareError` for text that is no time."""
         since, until = self.since or self.day, self.until or self.day
         try:
-            return moment(since) if since else None, moment(until, end=True) if until else None
+            return moment(since) if since else None, moment(
+                until, end=True
+            ) if until else None
         except ValueError as error:
             raise CompareError(str(error)) from error
 
@@ -101,7 +105,8 @@ class Choice:
         stack = record.stack if isinstance(record.stack, Mapping) else {}
         names = (record.case, record.short_name, record.hash, record.check)
         return (not self.case or self.case in names) and (
-            not self.stack or self.stack in (stack.get("name"), stack.get("fingerprint"))
+            not self.stack
+            or self.stack in (stack.get("name"), stack.get("fingerprint"))
         )
 
 
@@ -166,10 +171,14 @@ class Contrast(Comparison):
         )
         starred = any(ratio.over == "samples" for ratio in self.ratios)
         remarks = ["*: interval over the samples of the runs"] if starred else []
-        return self.below(table, *remarks, *(f"note: only in {name}" for name in self.alone))
+        return self.below(
+            table, *remarks, *(f"note: only in {name}" for name in self.alone)
+        )
 
 
-def read(folder: Path, text: str, servers: float | None = None, tib: float | None = None) -> Side:
+def read(
+    folder: Path, text: str, servers: float | None = None, tib: float | None = None
+) -> Side:
     """Return a side, from the history in ``folder``; raises :class:`CompareError` if it is empty.
 
     Without ``servers`` and ``tib`` they are what the records know: the servers that the Lustre
@@ -201,7 +210,15 @@ def read(folder: Path, text: str, servers: float | None = None, tib: float | Non
 
 def _of_history(folder: Path, choice: Choice) -> list[Record]:
     since, until = choice.span()
-    columns = ("session", "system", "partition", "environment", "check", "tier", "nodes")
+    columns = (
+        "session",
+        "system",
+        "partition",
+        "environment",
+        "check",
+        "tier",
+        "nodes",
+    )
     frame = query.load(folder, columns=(*columns, "time", *query.PLACE))
     for column in columns:
         if value := getattr(choice, column):
@@ -226,7 +243,9 @@ def _metrics(side: Side, apart: bool) -> dict[_Key, list[tuple[Record, MetricRec
         for metric in record.metrics:
             if metric.verdict.is_valid and metric.median > 0 and not record.confirms:
                 place = f"{record.partition}: " if apart else ""
-                found.setdefault((place, case, metric.name), []).append((record, metric))
+                found.setdefault((place, case, metric.name), []).append(
+                    (record, metric)
+                )
     for (_, case, _), entries in found.items():
         places = {_place(record): record for record, _ in entries}
         if len(places) > 1:
@@ -248,7 +267,9 @@ def _place(record: Record) -> str:
 def contrast(a: Side, b: Side) -> Contrast:
     """Return the ratios of all metrics that both sides have, and what else differs."""
     of_a, of_b = ({(r.system, r.partition) for r in side.records} for side in (a, b))
-    apart = len(of_a) > 1 and {place for _, place in of_a} == {place for _, place in of_b}
+    apart = len(of_a) > 1 and {place for _, place in of_a} == {
+        place for _, place in of_b
+    }
     mine, other = _metrics(a, apart), _metrics(b, apart)
     both = [key for key in mine if key in other]
     found = {key: _ratio(key, mine[key], other[key], a, b) for key in both}
@@ -269,7 +290,9 @@ def contrast(a: Side, b: Side) -> Contrast:
             f"an interval over samples knows the noise within a run, not between runs: measure {_RUNS} runs of each side"
         )
     if not ratios:
-        refused = "".join(f"; {said}" for side in (a, b) for said in [*_refused(side)][:1])
+        refused = "".join(
+            f"; {said}" for side in (a, b) for said in [*_refused(side)][:1]
+        )
         raise CompareError(
             f"{a.name} and {b.name} have no valid metric of the same case in common (A has {len(mine)}, B "
             f"{len(other)}{refused}): compare the same checks and parameters"
@@ -324,7 +347,9 @@ def _ratio(
         mark = "better" if (low > 1) == (better == "more") else "worse"
     ratio, named = middle[1] / middle[0], mine[0][0]
     return Ratio(
-        case=" ".join(filter(None, (key[0].strip(), named.short_name, _variant(named)))),
+        case=" ".join(
+            filter(None, (key[0].strip(), named.short_name, _variant(named)))
+        ),
         metric=key[2],
         unit=unit,
         a=middle[0],
@@ -350,12 +375,16 @@ def _share(ratio: float, a: float | None, b: float | None) -> float | None:
 
 def _samples(side: Sequence[tuple[Record, MetricRecord]], unit: str) -> list[float]:
     """Return the samples of all runs of a side."""
-    return [convert(s, m.unit, unit) for _, m in side for s in numbers(m.samples) if s > 0]
+    return [
+        convert(s, m.unit, unit) for _, m in side for s in numbers(m.samples) if s > 0
+    ]
 
 
 def _of(side: _Metrics, keys: Collection[_Key]) -> list[Record]:
     """Return the records of a side that some of its ratios rest on."""
-    return [record for key, entries in side.items() if key in keys for record, _ in entries]
+    return [
+        record for key, entries in side.items() if key in keys for record, _ in entries
+    ]
 
 
 def _changes(a: Collection[Record], b: Collection[Record]) -> Iterable[Difference]:
@@ -363,7 +392,9 @@ def _changes(a: Collection[Record], b: Collection[Record]) -> Iterable[Differenc
     first, second = _facts(a), _facts(b)
     for name in {**first, **second}:
         if name not in _NOT_TOLD and first.get(name) != second.get(name):
-            yield Difference(name, _some(first.get(name, ())), _some(second.get(name, ())))
+            yield Difference(
+                name, _some(first.get(name, ())), _some(second.get(name, ()))
+            )
 
 
 def _facts(records: Collection[Record]) -> dict[str, tuple[str, ...]]:
@@ -371,7 +402,9 @@ def _facts(records: Collection[Record]) -> dict[str, tuple[str, ...]]:
     found: dict[str, dict[str, None]] = {}
     for record in records:
         target = record.target if isinstance(record.target, Mapping) else {}
-        facts: dict[str, Any] = {f"target.{key}": value for key, value in target.items()}
+        facts: dict[str, Any] = {
+            f"target.{key}": value for key, value in target.items()
+        }
         facts |= {"tier": record.tier, "nodes of the case": record.nodes}
         facts |= {f"-S {key}": value for key, value in record.overridden.items()}
         facts |= record.fingerprint
@@ -399,12 +432,18 @@ def told(ratios: Sequence[Ratio]) -> tuple[tuple[str, ...], list[tuple[str, ...]
             "B": with_unit(one.b, one.unit),
             "runs": "/".join(map(str, one.runs)),
             "B / A": share(one.ratio),
-            "95 %": f"{share(one.low)} to {share(one.high)}{stars[one.over]}" if one.over else "-",
+            "95 %": f"{share(one.low)} to {share(one.high)}{stars[one.over]}"
+            if one.over
+            else "-",
             "per server": share(one.per_server),
             "per TiB": share(one.per_tib),
             "": one.mark,
         }
         for one in ratios
     ]
-    shown = [h for h in rows[0] if not h.startswith("per ") or any(row[h] != "-" for row in rows)]
+    shown = [
+        h
+        for h in rows[0]
+        if not h.startswith("per ") or any(row[h] != "-" for row in rows)
+    ]
     return tuple(shown), [tuple(row[heading] for heading in shown) for row in rows]

@@ -25,8 +25,12 @@ _FILE: Final = "window.json"
 
 def maintain(
     context: typer.Context,
-    step: Annotated[Literal["start", "end"], typer.Argument(help="Before or after the work.")],
-    runs: Annotated[int, typer.Option(min=1, help="Runs of each side; 3 give intervals.")] = 3,
+    step: Annotated[
+        Literal["start", "end"], typer.Argument(help="Before or after the work.")
+    ],
+    runs: Annotated[
+        int, typer.Option(min=1, help="Runs of each side; 3 give intervals.")
+    ] = 3,
     html: Annotated[Path | None, typer.Option(help="With end: write the page.")] = None,
 ) -> None:
     """Measure before and after maintenance: what the work did.
@@ -37,13 +41,20 @@ def maintain(
     try:
         if step == "start":
             if note.exists():
-                raise CompareError(f"a window is open already: iogauge window end, or rm {note}")
+                raise CompareError(
+                    f"a window is open already: iogauge window end, or rm {note}"
+                )
             before = _measured(context.args, runs)
-            write_file(note, json.dumps({"options": context.args, "runs": runs, "before": before}))
+            write_file(
+                note,
+                json.dumps({"options": context.args, "runs": runs, "before": before}),
+            )
             say(f"before: {', '.join(before)}. Do the work, then: iogauge window end")
             return
         if context.args:
-            raise CompareError(f"{context.args[0]}: end runs what start ran, without options")
+            raise CompareError(
+                f"{context.args[0]}: end runs what start ran, without options"
+            )
         begun = untrusted.read_json(note)
         after = _measured(list(begun["options"]), int(begun["runs"]))
         _show(begun["before"], after, html)
@@ -60,10 +71,19 @@ def _measured(options: Sequence[str], runs: int) -> list[str]:
         file = Path(scratch, "sessions")
         environment = os.environ | {"IOGAUGE_SESSIONS": str(file)}
         for _ in range(runs):
-            command = [sys.executable, "-c", "from iogauge.cli.app import app; app()", "run"]
-            status = subprocess.run([*command, *options], env=environment, check=False).returncode
+            command = [
+                sys.executable,
+                "-c",
+                "from iogauge.cli.app import app; app()",
+                "run",
+            ]
+            status = subprocess.run(
+                [*command, *options], env=environment, check=False
+            ).returncode
             if status not in (0, 1):  # what fails is measured all the same
-                raise CompareError(f"iogauge run {' '.join(options)}: exit status {status}")
+                raise CompareError(
+                    f"iogauge run {' '.join(options)}: exit status {status}"
+                )
         sessions = file.read_text(encoding="utf-8").split() if file.exists() else []
     if not sessions:
         raise CompareError("no session was made: see above")
@@ -72,9 +92,14 @@ def _measured(options: Sequence[str], runs: int) -> list[str]:
 
 def _show(before: Sequence[str], after: Sequence[str], html: Path | None) -> None:
     """Print what the work did, and write its page."""
-    titled = (("+".join(before), "before the work"), ("+".join(after), "after the work"))
+    titled = (
+        ("+".join(before), "before the work"),
+        ("+".join(after), "after the work"),
+    )
     found = contrast(titled, html)
     show(found.render())
     worse = sum(one.mark == "worse" for one in found.ratios)
     better = sum(one.mark == "better" for one in found.ratios)
-    say(f"iogauge: the work made {worse} worse and {better} better, of {len(found.ratios)}")
+    say(
+        f"iogauge: the work made {worse} worse and {better} better, of {len(found.ratios)}"
+    )

@@ -50,7 +50,9 @@ def of_log(name: str, log: DarshanLog) -> Figures:
         if log.of(module):
             values[f"{module} time"] = Quantity(busy_seconds(log, module), "s")
             for word, counter in (("read", "BYTES_READ"), ("written", "BYTES_WRITTEN")):
-                values[f"{module} bytes {word}"] = Quantity(total(log.of(module), counter), "B")
+                values[f"{module} bytes {word}"] = Quantity(
+                    total(log.of(module), counter), "B"
+                )
     values |= _amplification(log)
     if posix:
         values |= _posix_values(posix)
@@ -87,7 +89,9 @@ def _notes(log: DarshanLog) -> list[str]:
     ]
     read = (*COUNTED, "LUSTRE")
     if unread := [m for m in log.modules if m not in read and not _TRACES.fullmatch(m)]:
-        named = ", ".join(unread).replace("(null)", "a module that is newer than darshan-parser")
+        named = ", ".join(unread).replace(
+            "(null)", "a module that is newer than darshan-parser"
+        )
         notes.append(f"not read, though the log has it: {named}")
     notes += [
         f"module {module} is in the log, but darshan-parser printed nothing of it: is darshan-parser older than the log?"
@@ -111,8 +115,12 @@ def _notes(log: DarshanLog) -> list[str]:
 
 def _contradicts(records: Sequence[FileRecord]) -> bool:
     """Return whether records have negative times, or more sequential accesses than accesses."""
-    negative = any(-1 != one.counters.get(name, 0) < 0 for one in records for name in TIMES)
-    return negative or total(records, "SEQ_READS", "SEQ_WRITES") > total(records, "READS", "WRITES")
+    negative = any(
+        -1 != one.counters.get(name, 0) < 0 for one in records for name in TIMES
+    )
+    return negative or total(records, "SEQ_READS", "SEQ_WRITES") > total(
+        records, "READS", "WRITES"
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +141,9 @@ def rows(log: DarshanLog) -> list[FileRow]:
     """Return the files that POSIX calls touched, in the order of the log."""
     stripes: dict[str, int] = {}
     for record in log.of("LUSTRE"):
-        counts = [v for name, v in record.counters.items() if name.endswith("_STRIPE_COUNT")]
+        counts = [
+            v for name, v in record.counters.items() if name.endswith("_STRIPE_COUNT")
+        ]
         stripes[record.file] = int(max(counts, default=0))
     found = []
     for file, records in log.by_file("POSIX").items():
@@ -147,7 +157,8 @@ def rows(log: DarshanLog) -> list[FileRow]:
                 writers=None if ALL_RANKS in wrote else len(wrote),
                 stripes=stripes.get(file, 0),
                 fs_type=records[0].fs_type,
-                shared=len(records) > 1 or (records[0].rank == ALL_RANKS and log.tasks > 1),
+                shared=len(records) > 1
+                or (records[0].rank == ALL_RANKS and log.tasks > 1),
             )
         )
     return found
@@ -161,7 +172,11 @@ def ranks(log: DarshanLog) -> dict[int, dict[str, float]]:
     by_rank = log.by_rank("POSIX")
     found = {
         rank: dict(
-            zip(("reads", "writes", "meta"), (total(records, t) for t in TIMES), strict=True)
+            zip(
+                ("reads", "writes", "meta"),
+                (total(records, t) for t in TIMES),
+                strict=True,
+            )
         )
         for rank, records in by_rank.items()
         if ALL_RANKS not in by_rank
@@ -174,11 +189,18 @@ def busy_seconds(log: DarshanLog, module: str) -> float:
     by_rank = log.by_rank(module)
     summed = sum(
         total(
-            [one], *(("F_SLOWEST_RANK_TIME",) if "F_SLOWEST_RANK_TIME" in one.counters else TIMES)
+            [one],
+            *(
+                ("F_SLOWEST_RANK_TIME",)
+                if "F_SLOWEST_RANK_TIME" in one.counters
+                else TIMES
+            ),
         )
         for one in by_rank.pop(ALL_RANKS, ())
     )
-    return summed + max((total(records, *TIMES) for records in by_rank.values()), default=0.0)
+    return summed + max(
+        (total(records, *TIMES) for records in by_rank.values()), default=0.0
+    )
 
 
 def _amplification(log: DarshanLog) -> dict[str, Quantity]:
@@ -205,7 +227,9 @@ def _posix_values(posix: Sequence[FileRecord]) -> dict[str, Quantity]:
         if operations >= (counted := total(posix, *counters)) and operations:
             values[word] = Quantity(100 * counted / operations, "%")
     if seconds := total(posix, *TIMES):
-        values["metadata time"] = Quantity(100 * total(posix, "F_META_TIME") / seconds, "%")
+        values["metadata time"] = Quantity(
+            100 * total(posix, "F_META_TIME") / seconds, "%"
+        )
     opened = {record.file for record in posix if record.counters.get("OPENS", 0) > 0}
     return {**values, "files opened": Quantity(len(opened), "1")}
 
@@ -217,12 +241,18 @@ def _rank_values(log: DarshanLog) -> dict[str, Quantity]:
     """
     if reduced := log.by_rank("POSIX").get(ALL_RANKS):
         file = max(reduced, key=lambda r: total([r], "BYTES_READ", "BYTES_WRITTEN"))
-        times = [file.counters.get(f"F_{word}_RANK_TIME", 0.0) for word in ("SLOWEST", "FASTEST")]
+        times = [
+            file.counters.get(f"F_{word}_RANK_TIME", 0.0)
+            for word in ("SLOWEST", "FASTEST")
+        ]
     else:
         known = [sum(parts.values()) for parts in ranks(log).values()]
         times = [*known[:1], *known[-1:]]
     names = ("slowest rank", "fastest rank")
-    return {name: Quantity(seconds, "s") for name, seconds in zip(names, times, strict=False)}
+    return {
+        name: Quantity(seconds, "s")
+        for name, seconds in zip(names, times, strict=False)
+    }
 
 
 def _access_sizes(posix: Sequence[FileRecord]) -> str:
@@ -230,7 +260,9 @@ def _access_sizes(posix: Sequence[FileRecord]) -> str:
     counts: Counter[int] = Counter()
     for record in posix:
         for n in range(1, 5):
-            size, count = (record.counters.get(f"ACCESS{n}_{w}", 0) for w in ("ACCESS", "COUNT"))
+            size, count = (
+                record.counters.get(f"ACCESS{n}_{w}", 0) for w in ("ACCESS", "COUNT")
+            )
             if count > 0:
                 counts[int(size)] += int(count)
     return ", ".join(f"{format_bytes(size)} x {n}" for size, n in counts.most_common(4))

@@ -16,7 +16,13 @@ from typing import Final
 
 from iogauge.core import commands
 from iogauge.core.groups import grouped
-from iogauge.core.measurement import Moment, Phase, Quantity, ToolOutput, ToolOutputError
+from iogauge.core.measurement import (
+    Moment,
+    Phase,
+    Quantity,
+    ToolOutput,
+    ToolOutputError,
+)
 from iogauge.core.paths import project_root
 from iogauge.core.text import visible
 from iogauge.tools.darshan import KEEP_RANKS
@@ -82,16 +88,27 @@ class DarshanLog:
 
 def total(records: Iterable[FileRecord], *counters: str) -> float:
     """Return the sum of counters over records; counters that Darshan could not watch (-1) count as 0."""
-    return sum(max(r.counters.get(counter, 0), 0) for r in records for counter in counters)
+    return sum(
+        max(r.counters.get(counter, 0), 0) for r in records for counter in counters
+    )
 
 
 _HEADER: Final = re.compile(
     r"(?m)^# (darshan log version|exe|start_time|end_time|nprocs|run time|metadata: lib_ver)(?::| =) (.*)$"
 )
-_NEEDED: Final = ("darshan log version", "end_time", "exe", "nprocs", "run time", "start_time")
+_NEEDED: Final = (
+    "darshan log version",
+    "end_time",
+    "exe",
+    "nprocs",
+    "run time",
+    "start_time",
+)
 _ANNOUNCED: Final = re.compile(r"(?m)^# (\S+) module: \d+ bytes")
 _SECTION: Final = re.compile(r"(?m)^# (\S+) module data$")
-_INCOMPLETE: Final = re.compile(r"(?m)^# \*WARNING\*: The (\S+) module contains incomplete data!$")
+_INCOMPLETE: Final = re.compile(
+    r"(?m)^# \*WARNING\*: The (\S+) module contains incomplete data!$"
+)
 
 
 def parse(text: str) -> DarshanLog:
@@ -114,13 +131,20 @@ def parse(text: str) -> DarshanLog:
         for module, body in zip(sections[::2], sections[1::2], strict=True)
         if "\n#<module>" in body
     }
-    announced, incomplete = _ANNOUNCED.findall(head), sorted(set(_INCOMPLETE.findall(text)))
-    if cut := [module for module in announced if module in _READ and module not in begun]:
+    announced, incomplete = (
+        _ANNOUNCED.findall(head),
+        sorted(set(_INCOMPLETE.findall(text))),
+    )
+    if cut := [
+        module for module in announced if module in _READ and module not in begun
+    ]:
         raise ToolOutputError(
             f"darshan-parser: the log has a module {cut[0]}, but the text ends before its records: it is "
             "cut off, or the module is incomplete (then --show-incomplete shows what there is)"
         )
-    tasks, run_seconds = (_number(header[name], name) for name in ("nprocs", "run time"))
+    tasks, run_seconds = (
+        _number(header[name], name) for name in ("nprocs", "run time")
+    )
     if tasks < 1 or tasks != int(tasks) or run_seconds < 0:
         raise ToolOutputError(
             f"darshan-parser: nprocs is {tasks:g}, run time {run_seconds:g} s: expected one task or more, "
@@ -134,7 +158,9 @@ def parse(text: str) -> DarshanLog:
         tasks=int(tasks),
         moments=tuple(moment(times, name, "darshan-parser") for name in times),
         run_seconds=run_seconds,
-        modules={module: module not in incomplete for module in (*announced, *incomplete)},
+        modules={
+            module: module not in incomplete for module in (*announced, *incomplete)
+        },
         records=records,
     )
 
@@ -179,7 +205,9 @@ def _components(counters: Mapping[str, float]) -> Mapping[str, float]:
     """Return a layout in the words of Darshan 3.4.6: before it, a file had one component, which was not numbered."""
     if "STRIPE_WIDTH" not in counters:
         return counters
-    stripes = {f"COMP1_{name}": v for name, v in counters.items() if name.startswith("OST_ID_")}
+    stripes = {
+        f"COMP1_{name}": v for name, v in counters.items() if name.startswith("OST_ID_")
+    }
     return {
         "NUM_COMPONENTS": 1,
         "COMP1_STRIPE_SIZE": counters.get("STRIPE_SIZE", 0),
@@ -192,7 +220,9 @@ def _number(text: str, name: str) -> float:
     try:
         value = int(text) if text.lstrip("-").isdecimal() else float(text)
         # Counters have 64 bits; variances are squares of them.
-        finite = math.isfinite(value) and abs(value) < (2**64 if isinstance(value, int) else 1e100)
+        finite = math.isfinite(value) and abs(value) < (
+            2**64 if isinstance(value, int) else 1e100
+        )
     except (ValueError, OverflowError):
         finite = False
     if not finite:
@@ -215,13 +245,17 @@ def writers(log: DarshanLog, file: str) -> int:
             "DARSHAN_CONFIG_PATH"
         )
     posix = log.by_file("POSIX")
-    names = [name for name in posix if name == file or name.endswith("/" + file.lstrip("/"))]
+    names = [
+        name for name in posix if name == file or name.endswith("/" + file.lstrip("/"))
+    ]
     if len(names) != 1:
         listed = excerpt("\n".join(sorted(names or posix)))
         raise ToolOutputError(
             f"darshan: {len(names)} files named {file!r} in the POSIX records, expected 1; there are {listed}"
         )
-    wrote = {record.rank for record in posix[names[0]] if total([record], "BYTES_WRITTEN")}
+    wrote = {
+        record.rank for record in posix[names[0]] if total([record], "BYTES_WRITTEN")
+    }
     if ALL_RANKS in wrote:
         raise ToolOutputError(
             f"darshan: the records of {file!r} are summed up over all ranks, the writers cannot be counted: "
@@ -239,8 +273,12 @@ def as_output(text: str, file: str) -> ToolOutput:
     log = parse(text)
     count = writers(log, file)
     if count == 0:
-        raise ToolOutputError(f"darshan: no rank wrote a byte to {file!r}: was it the right log?")
-    phase = Phase(name="writers", rates={"writers": Quantity(count, "1")}, seconds=log.run_seconds)
+        raise ToolOutputError(
+            f"darshan: no rank wrote a byte to {file!r}: was it the right log?"
+        )
+    phase = Phase(
+        name="writers", rates={"writers": Quantity(count, "1")}, seconds=log.run_seconds
+    )
     return ToolOutput(
         tool="darshan",
         version=log.library_version,
@@ -259,7 +297,9 @@ _ANSWER_S: Final = 300
 def read_log(file: Path) -> DarshanLog:
     """Return what a Darshan log says, by darshan-parser on PATH or of the local stack; raises :class:`CompareError`."""
     built = project_root() / "environments" / "local" / ".spack-env" / "view" / "bin"
-    path = shutil.which("darshan-parser") or shutil.which("darshan-parser", path=str(built))
+    path = shutil.which("darshan-parser") or shutil.which(
+        "darshan-parser", path=str(built)
+    )
     if path is None:
         raise CompareError(
             f"darshan-parser is neither on PATH nor in {built}. It comes with: ci/build-stack, or spack install darshan-util"

@@ -35,7 +35,9 @@ _LARGE: Final = 1 << 30
 
 def files(log: DarshanLog) -> list[FileRow]:
     """Return the files that POSIX calls touched, those with most bytes first, then the slowest."""
-    return sorted(rows(log), key=lambda row: (-(row.read + row.written), -row.seconds, row.file))
+    return sorted(
+        rows(log), key=lambda row: (-(row.read + row.written), -row.seconds, row.file)
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,9 +72,13 @@ def targets(log: DarshanLog) -> list[SlowTarget]:
                 kind.setdefault(places[record.file], []).append(one)
     slowest: dict[int, SlowTarget] = {}
     for kind in alike.values():
-        sums = {number: [*map(sum, zip(*of, strict=True))] for number, of in kind.items()}
+        sums = {
+            number: [*map(sum, zip(*of, strict=True))] for number, of in kind.items()
+        }
         rates = {
-            n: seconds / moved for n, (seconds, moved, _) in sums.items() if seconds >= _BUSY_S
+            n: seconds / moved
+            for n, (seconds, moved, _) in sums.items()
+            if seconds >= _BUSY_S
         }
         usual = median(rates.values()) if len(rates) > 2 else math.inf
         for number, rate in rates.items():
@@ -86,7 +92,9 @@ def targets(log: DarshanLog) -> list[SlowTarget]:
 
 def told(log: DarshanLog, figures: Figures) -> list[str]:
     """Return what stands out in a log and took time that matters to the run, a sentence each; empty if nothing does."""
-    values = defaultdict(float, {name: one.value for name, one in figures.values.items()})
+    values = defaultdict(
+        float, {name: one.value for name, one in figures.values.items()}
+    )
     return [
         *(*_of_ranks(log), *_of_targets(log), *_of_accesses(log, values)),
         *(*_of_mpiio(log, values), *_of_files(log)),
@@ -105,7 +113,9 @@ def _of_ranks(log: DarshanLog) -> Iterator[str]:
         moved[record.rank] += total([record], "BYTES_READ", "BYTES_WRITTEN")
     # The writers of a collective write are compared with each other, not with ranks that wait for them.
     alike = [rank for rank in times if moved[rank] >= moved[slowest] / 2]
-    middle = median([times[rank] for rank in (alike if len(alike) > 2 else times)] or [0.0])
+    middle = median(
+        [times[rank] for rank in (alike if len(alike) > 2 else times)] or [0.0]
+    )
     uneven = bool(middle) and times[slowest] >= _UNEVEN * middle
     if uneven and _matters(log, times[slowest] - middle):
         yield (
@@ -126,7 +136,10 @@ def _of_targets(log: DarshanLog) -> Iterator[str]:
 #: Shares of the reads and writes, or of the time, that are told, and from where on.
 _SHARES: Final = {
     "small accesses": (_SMALL, "of the reads and writes move at most 100 KiB each."),
-    "metadata time": (_META, "of the time in POSIX calls goes to open, stat, seek and close."),
+    "metadata time": (
+        _META,
+        "of the time in POSIX calls goes to open, stat, seek and close.",
+    ),
     "unaligned accesses": (
         _UNALIGNED,
         "of the reads and writes begin at no boundary of the file's blocks.",
@@ -149,7 +162,11 @@ def _of_mpiio(log: DarshanLog, values: Mapping[str, float]) -> Iterator[str]:
         ratio = values[f"POSIX / MPI-IO bytes {word}"]
         asked = values[f"MPI-IO bytes {word}"]
         moved = values[f"POSIX bytes {word}"]
-        if ratio >= _SIEVED and (ratio - 1) * asked >= moved / 10 and _matters(log, busy):
+        if (
+            ratio >= _SIEVED
+            and (ratio - 1) * asked >= moved / 10
+            and _matters(log, busy)
+        ):
             yield (
                 f"MPI-IO's own files have {ratio:.1f} times the bytes {word} that the program asked for: "
                 "the MPI library sieves data."
@@ -184,7 +201,11 @@ def verdict(log: DarshanLog, figures: Figures) -> list[str]:
     judged = [module for module in counted if module in ("POSIX", "MPI-IO")]
     nothing = f"nothing stands out in {' and '.join(judged)}."
     if not judged:
-        nothing = f"figures only, of {' and '.join(counted)}." if counted else "nothing was read."
+        nothing = (
+            f"figures only, of {' and '.join(counted)}."
+            if counted
+            else "nothing was read."
+        )
     return told(log, figures) or [nothing]
 
 

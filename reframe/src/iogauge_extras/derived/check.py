@@ -70,11 +70,15 @@ class Formula:
         points = [side.points.get(self.rate, ()) for side in sides]
         if len(sides) == 1:
             return self.compute(points[0])
-        return self.compute([derive.best_of(one, sides[0].metrics[self.rate]) for one in points])
+        return self.compute(
+            [derive.best_of(one, sides[0].metrics[self.rate]) for one in points]
+        )
 
     def lacking(self, operands: Sequence[Operands]) -> list[LeftOut]:
         """Return the points that are missing in it."""
-        return [left for side in self.sides(operands) for left in side.without(self.rate)]
+        return [
+            left for side in self.sides(operands) for left in side.without(self.rate)
+        ]
 
 
 def newest_records(folder: Path, source: Source, oldest: float) -> Iterator[Record]:
@@ -167,7 +171,10 @@ class DerivedCheck(JudgedCheck):
         for variable, value in self.declared().items():
             setattr(self, variable, getattr(self, variable) or value)
         if self.max_age_days < 1:
-            self._refuse(Verdict.ERROR, f"max_age_days is {self.max_age_days}: expected 1 or more")
+            self._refuse(
+                Verdict.ERROR,
+                f"max_age_days is {self.max_age_days}: expected 1 or more",
+            )
         self.tier = self.sources()[0].tier
 
     @builtins.sanity_function
@@ -185,7 +192,9 @@ class DerivedCheck(JudgedCheck):
         message = self._said(judgement.verdict, judgement.reason)
         if judgement.verdict in (Verdict.INVALID, Verdict.ERROR):
             raise SanityError(message)
-        if not judgement.metrics:  # ReFrame has nothing to show, and would call it a pass
+        if (
+            not judgement.metrics
+        ):  # ReFrame has nothing to show, and would call it a pass
             if is_gate():
                 raise SanityError(message)
             self.skip(message)
@@ -224,7 +233,9 @@ class DerivedCheck(JudgedCheck):
                 outcome = Outcome.WARN if waiting else Outcome.INVALID
                 findings.append(self._finding(outcome, f"not computed: {saw}", metric))
                 verdict = Verdict.UNREFERENCED if waiting else Verdict.INVALID
-                verdicts.append((verdict, metric.name, f"{saw}. {self._remedy(sources, waiting)}"))
+                verdicts.append(
+                    (verdict, metric.name, f"{saw}. {self._remedy(sources, waiting)}")
+                )
                 continue
             self._used[metric.name] = derived.used
             reference = references.get(metric.name)
@@ -235,20 +246,28 @@ class DerivedCheck(JudgedCheck):
             )
             reason = metric_verdict.reason
             if lacking:
-                findings.append(self._finding(Outcome.WARN, f"left out: {lacking}", metric))
+                findings.append(
+                    self._finding(Outcome.WARN, f"left out: {lacking}", metric)
+                )
                 reason += f", left out: {lacking}"
             decided.append(metric_verdict)
             verdicts.append((metric_verdict.verdict, metric.name, reason))
         for name in sorted(references.keys() - metrics):
-            reason = "has a reference, and cannot be computed: not a metric of all operands"
+            reason = (
+                "has a reference, and cannot be computed: not a metric of all operands"
+            )
             findings.append(self._finding(Outcome.INVALID, reason, promised[name]))
             verdicts.append((Verdict.INVALID, name, reason))
         verdict = worst([verdict for verdict, _, _ in verdicts])
-        return Judgement(tuple(decided), tuple(findings), verdict, _summary(verdicts, verdict))
+        return Judgement(
+            tuple(decided), tuple(findings), verdict, _summary(verdicts, verdict)
+        )
 
     def _await(self, sources: Sequence[Source]) -> None:
         """Raise NotMeasured if this run has selected operands that it has not decided yet."""
-        places = [(source.check, source.partition, source.environment) for source in sources]
+        places = [
+            (source.check, source.partition, source.environment) for source in sources
+        ]
         selected = current().open_cases
         waiting = sorted(name for *place, name in selected if tuple(place) in places)
         if waiting:
@@ -271,7 +290,9 @@ class DerivedCheck(JudgedCheck):
         for side, source in zip(operands, self.sources(), strict=True):
             if not side.metrics:
                 lacking = ", ".join(map(str, side.left_out))
-                fixed = "".join(f", {name} {value}" for name, value in source.fixed.items())
+                fixed = "".join(
+                    f", {name} {value}" for name, value in source.fixed.items()
+                )
                 raise (NotComputable if lacking else NotMeasured)(
                     f"{source.check} has {lacking or 'no record'} on {source.partition} in environment "
                     f"{source.environment}, tier {source.tier}{fixed}. "
@@ -298,7 +319,9 @@ def _summary(verdicts: Sequence[tuple[Verdict, str, str]], verdict: Verdict) -> 
     for of_metric, name, reason in verdicts:
         if of_metric is verdict:
             by_reason.setdefault(reason, []).append(name)
-    return "; ".join(f"{', '.join(names)}: {reason}" for reason, names in by_reason.items())
+    return "; ".join(
+        f"{', '.join(names)}: {reason}" for reason, names in by_reason.items()
+    )
 
 
 class CurveCheck(DerivedCheck):
@@ -332,7 +355,8 @@ class CurveCheck(DerivedCheck):
                 varied=self.varied,
                 expected=self.expected(),
                 metrics=tuple(
-                    Metric(f"{way}_{self.measured[0]}", self.measured[1]) for way in self.ways
+                    Metric(f"{way}_{self.measured[0]}", self.measured[1])
+                    for way in self.ways
                 ),
                 fixed={name: getattr(self, name) for name in self.fixed_parameters},
                 alike=self.alike,
@@ -342,7 +366,9 @@ class CurveCheck(DerivedCheck):
     def formulas(self, *operands: Operands) -> Sequence[Formula]:
         """Return each quantity of each direction."""
         return [
-            Formula(Metric(f"{way}_{quantity}", unit), f"{way}_{self.measured[0]}", compute)
+            Formula(
+                Metric(f"{way}_{quantity}", unit), f"{way}_{self.measured[0]}", compute
+            )
             for quantity, (compute, unit) in self.quantities.items()
             for way in self.ways
         ]
@@ -375,18 +401,26 @@ class PairsCheck(DerivedCheck):
         """Return both cases of every pair."""
         here = self.current_partition.name
         return tuple(
-            self.source(self.points_of, here, fixed={self.varied: value}) for value in self._cases()
+            self.source(self.points_of, here, fixed={self.varied: value})
+            for value in self._cases()
         )
 
     def _cases(self) -> list[str]:
         """Return the parameter's values in any pair, each once."""
-        return list(dict.fromkeys(value for pair in self.pairs.values() for value in pair))
+        return list(
+            dict.fromkeys(value for pair in self.pairs.values() for value in pair)
+        )
 
     def formulas(self, *operands: Operands) -> Sequence[Formula]:
         """Return every ratio of each bandwidth."""
         number = {value: n for n, value in enumerate(self._cases())}
         return [
-            Formula(Metric(f"{way}_{name}", "1"), f"{way}_bw", derive.ratio, (number[a], number[b]))
+            Formula(
+                Metric(f"{way}_{name}", "1"),
+                f"{way}_bw",
+                derive.ratio,
+                (number[a], number[b]),
+            )
             for name, (a, b) in self.pairs.items()
             for way in ("write", "read")
         ]

@@ -154,7 +154,9 @@ def speedup(points: Sequence[Point], first: float) -> Derived:
     curve = _curve(points)
     base = next((point for point in curve if point.x == first), None)
     if base is None:
-        raise NotComputable(f"needs the point {first:g}, which all others are compared with")
+        raise NotComputable(
+            f"needs the point {first:g}, which all others are compared with"
+        )
     best = max(curve, key=lambda point: point.value)
     return Derived(best.value / base.value, (base, best))
 
@@ -194,7 +196,9 @@ def time_ratio(sides: Sequence[Point]) -> Derived:
     return Derived(baseline.value / this.value, (this, baseline))
 
 
-def scale_out_against(sides: Sequence[Point], servers: float, of_baseline: float) -> Derived:
+def scale_out_against(
+    sides: Sequence[Point], servers: float, of_baseline: float
+) -> Derived:
     """Return the efficiency of more servers: (v / v_baseline) / (servers / servers of the baseline)."""
     of_both = ratio(sides)
     return Derived(of_both.value / (servers / of_baseline), of_both.used)
@@ -222,7 +226,11 @@ class Source:
 
     def may_hold(self, values: Mapping[str, Any]) -> bool:
         """Return whether the JSON of a record names the check and the place."""
-        place = (values.get("check"), values.get("partition"), values.get("environment"))
+        place = (
+            values.get("check"),
+            values.get("partition"),
+            values.get("environment"),
+        )
         return place == (self.check, self.partition, self.environment)
 
 
@@ -265,7 +273,10 @@ class _Case:
         return next((m for m in self.record.metrics if m.name == name), None)
 
     def point(self, value: float) -> Point:
-        kept = {key: getattr(self.record, key) for key in ("partition", "session", "case", "time")}
+        kept = {
+            key: getattr(self.record, key)
+            for key in ("partition", "session", "case", "time")
+        }
         return Point(x=self.x, value=value, **kept)
 
 
@@ -284,7 +295,8 @@ def _case(record: Record, source: Source, oldest: float) -> _Case | None:
         or record.pinned  # a value of one node, not of the target
         or set(record.overridden) - {"tier"}  # which is compared below
         or any(record.parameters[k] != value for k, value in source.fixed.items())
-        or record.tier not in (source.tier, "")  # empty if refused before the tier was known
+        or record.tier
+        not in (source.tier, "")  # empty if refused before the tier was known
     ):
         return None
     x = float(record.parameters[source.varied]) if source.varied else source.x
@@ -323,7 +335,9 @@ def newest_points(records: Iterable[Record], source: Source, oldest: float) -> O
         if case is None:
             continue
         if not record.metrics:
-            refused.setdefault((None, case.name), f"{record.verdict.value} in {record.session}")
+            refused.setdefault(
+                (None, case.name), f"{record.verdict.value} in {record.session}"
+            )
         for wanted in source.metrics or map(_metric, record.metrics):
             name, metric = wanted.name, metrics.setdefault(wanted.name, wanted)
             points = by_metric.setdefault(name, {})
@@ -352,7 +366,10 @@ def _metric(measured: MetricRecord) -> Metric:
 
 
 def _value(
-    case: _Case, source: Source, metric: Metric, agreed: tuple[tuple[str, object], ...] | None
+    case: _Case,
+    source: Source,
+    metric: Metric,
+    agreed: tuple[tuple[str, object], ...] | None,
 ) -> float | str:
     """Return a case's value of a metric, or the reason why there is no usable value."""
     session, measured = case.record.session, case.metric(metric.name)
@@ -380,7 +397,10 @@ def _left_out(
     If there is no metric, yield every point that was refused.
     """
     for metric in by_metric or [None]:
-        names = [*expected, *(point for name, point in refused if name in (metric, None))]
+        names = [
+            *expected,
+            *(point for name, point in refused if name in (metric, None)),
+        ]
         for point in dict.fromkeys(names):
             if metric is not None and point in by_metric[metric]:
                 continue

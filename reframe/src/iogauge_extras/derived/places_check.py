@@ -34,7 +34,12 @@ def baseline_checks() -> list[str]:
     """Return the checks that partitions of the selected system compare with a baseline."""
     extras = _partition_extras().values()
     return sorted(
-        {check for partition in extras if partition.baseline for check in partition.baseline.checks}
+        {
+            check
+            for partition in extras
+            if partition.baseline
+            for check in partition.baseline.checks
+        }
     )
 
 
@@ -53,7 +58,9 @@ def sizes(check: str) -> dict[str, dict[str, int]]:
                 parts = every[member].topology
                 if parts and parts.size:
                     members[member] = parts.size
-    return {name: found for name, found in families.items() if len(set(found.values())) > 2}
+    return {
+        name: found for name, found in families.items() if len(set(found.values())) > 2
+    }
 
 
 def sized_checks() -> list[str]:
@@ -81,7 +88,9 @@ class PlacesCheck(DerivedCheck):
 
     def sources(self) -> tuple[Source, ...]:
         """Return all cases of the check on each file system."""
-        return tuple(self.source(self.check, place, x=x) for place, x in self.places().items())
+        return tuple(
+            self.source(self.check, place, x=x) for place, x in self.places().items()
+        )
 
     def promise(self) -> tuple[Metric, ...]:
         """Return the metrics of the reference file that have the form of a comparison.
@@ -94,7 +103,11 @@ class PlacesCheck(DerivedCheck):
         return tuple(
             Metric(name, "1", "less" if _bounds_above(named[name]) else better)
             for name in sorted(named)
-            if (better := next((b for end, b in self.ends.items() if name.endswith(end)), None))
+            if (
+                better := next(
+                    (b for end, b in self.ends.items() if name.endswith(end)), None
+                )
+            )
         )
 
     def formulas(self, *operands: Operands) -> Sequence[Formula]:
@@ -110,7 +123,9 @@ class PlacesCheck(DerivedCheck):
                 f"on {place} {', '.join(side.metrics)}"
                 for place, side in zip(self.places(), operands, strict=True)
             )
-            raise NotComputable(f"{self.check} has no metric in common: {here}; {'; '.join(there)}")
+            raise NotComputable(
+                f"{self.check} has no metric in common: {here}; {'; '.join(there)}"
+            )
         return [formula for metric in common for formula in self.compared(metric)]
 
 
@@ -122,19 +137,25 @@ class BaselineCheck(PlacesCheck):
     @builtins.run_after("init")
     def _select_environments(self) -> None:
         """Select the environments shared with the baseline, or all of this partition."""
-        environments = {p.name: {e.name for e in p.environs} for p in runtime().system.partitions}
+        environments = {
+            p.name: {e.name for e in p.environs} for p in runtime().system.partitions
+        }
         chosen: set[str] = set()
         for name, extras in _partition_extras().items():
             if extras.baseline and self.check in extras.baseline.checks:
                 # ReFrame hides the other partition if --system names this one.
-                both = environments[name] & environments.get(extras.baseline.partition, set())
+                both = environments[name] & environments.get(
+                    extras.baseline.partition, set()
+                )
                 chosen |= both or environments[name]
         self.valid_prog_environs = sorted(chosen)
 
     def places(self) -> Mapping[str, float]:
         """Return this partition and its baseline."""
         assert self.site.baseline is not None
-        return dict.fromkeys((self.current_partition.name, self.site.baseline.partition), 0.0)
+        return dict.fromkeys(
+            (self.current_partition.name, self.site.baseline.partition), 0.0
+        )
 
     def compared(self, metric: Metric) -> Iterator[Formula]:
         """Yield the ratio; of rates also that of the times, and of the shares of the servers."""
@@ -142,7 +163,9 @@ class BaselineCheck(PlacesCheck):
         yield Formula(Metric(f"{name}_ratio", "1", metric.better), name, derive.ratio)
         if not _is_rate(metric):
             return
-        yield Formula(Metric(f"{name}_time_ratio", "1", "less"), name, derive.time_ratio)
+        yield Formula(
+            Metric(f"{name}_time_ratio", "1", "less"), name, derive.time_ratio
+        )
         every = _partition_extras()
         parts = [every[place].topology for place in self.places() if place in every]
         servers = [part.servers.count for part in parts if part and part.servers]
@@ -167,7 +190,8 @@ class SizesCheck(PlacesCheck):
         families, system = sizes(self.check), runtime().system
         environments = {p.name: {e.name for e in p.environs} for p in system.partitions}
         shared = [
-            set.intersection(*(environments[n] for n in names)) for names in families.values()
+            set.intersection(*(environments[n] for n in names))
+            for names in families.values()
         ]
         self.valid_systems = [f"{system.name}:{name}" for name in families]
         self.valid_prog_environs = sorted(set().union(*shared))
@@ -198,7 +222,9 @@ class BoxScalingCheck(DerivedCheck):
 
     @property
     def _servers(self) -> Servers:
-        assert self.site.topology and self.site.topology.servers  # the partitions have boxes
+        assert (
+            self.site.topology and self.site.topology.servers
+        )  # the partitions have boxes
         return self.site.topology.servers
 
     def _spans(self) -> Mapping[str, float]:
@@ -236,4 +262,6 @@ class BoxCurveCheck(BoxScalingCheck):
 def _bounds_above(of_metric: Sequence[tuple[str, str, Any]]) -> bool:
     """Return whether the references of a ratio have an upper bound alone, as those of latencies."""
     found = (leaf for *_, leaf in of_metric)
-    return all(len(leaf) == 4 and leaf[1] is None and leaf[2] is not None for leaf in found)
+    return all(
+        len(leaf) == 4 and leaf[1] is None and leaf[2] is not None for leaf in found
+    )

@@ -18,7 +18,9 @@ def propose_references(
         list[str] | None, typer.Option(help="Metric; may be repeated; all if omitted.")
     ] = None,
     since: Since = None,
-    write: Annotated[bool, typer.Option("--write", help="Change references.yaml.")] = False,
+    write: Annotated[
+        bool, typer.Option("--write", help="Change references.yaml.")
+    ] = False,
     lower: Annotated[
         str | None, typer.Option(help="Allow softer references, for this reason.")
     ] = None,
@@ -30,7 +32,9 @@ def propose_references(
     with slips(ValueError):
         choice = {"system": system, "name": name, "since": since}
         folder, metrics = paths.history_dir(), metric or ()
-        fine = proposal.calibrate(folder, choice, metrics, lower, write=write, say=_tell)
+        fine = proposal.calibrate(
+            folder, choice, metrics, lower, write=write, say=_tell
+        )
     raise typer.Exit(0 if fine else 1)
 
 

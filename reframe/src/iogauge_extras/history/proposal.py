@@ -50,7 +50,17 @@ from iogauge_extras.history.statistics import CONFIDENCE
 _SOURCE: Final = "calibrated by iogauge from records of this site"
 #: What is known of each run.
 _COLUMNS: Final = (
-    *("system", "partition", "case", "line", "series", "metric", "unit", "better", "time"),
+    *(
+        "system",
+        "partition",
+        "case",
+        "line",
+        "series",
+        "metric",
+        "unit",
+        "better",
+        "time",
+    ),
     *("median", "metric_verdict", "confirms", "fingerprint", *query.PLACE),
 )
 _NOTE: Final = "(values marked calibrated are from records of this site)"
@@ -64,7 +74,11 @@ def _rounded(value: float) -> float | int:
 def _share(bound: float, value: float, better: Better) -> float | int:
     """Return a bound as ReFrame's share of the value, four digits, rounded to the strict side."""
     share = bound / value - 1
-    rounded = math.ceil(share * 1e4 - 1e-7) if better == "more" else math.floor(share * 1e4 + 1e-7)
+    rounded = (
+        math.ceil(share * 1e4 - 1e-7)
+        if better == "more"
+        else math.floor(share * 1e4 + 1e-7)
+    )
     return rounded / 1e4 if rounded else 0
 
 
@@ -162,7 +176,11 @@ class Proposal:
 
 
 def _remark(
-    runs: Runs, summary: SeriesSummary, accepted: Sequence[Any], reason: str | None, day: date
+    runs: Runs,
+    summary: SeriesSummary,
+    accepted: Sequence[Any],
+    reason: str | None,
+    day: date,
 ) -> str:
     words = [
         f"calibrated {day}, {summary.runs} runs {runs.times[0]:%Y-%m-%d} to {runs.times[-1]:%Y-%m-%d}",
@@ -268,7 +286,9 @@ def _check_rivals(candidate: _Candidate, rivals: Sequence[_Candidate]) -> None:
         return
 
     def described(record: Record) -> dict[str, str]:
-        kept = {name: str(getattr(record, name)) for name in (*yamledit.KEPT, "environment")}
+        kept = {
+            name: str(getattr(record, name)) for name in (*yamledit.KEPT, "environment")
+        }
         return kept | {k: str(v) for k, v in record.parameters.items()}
 
     own = described(candidate[0].record)
@@ -298,7 +318,9 @@ def _settle(
     if old is not None and old[0] == XFAIL:
         raise Refused(f"its failure is expected ({old[1]}): remove {XFAIL} first")
     if old is not None and old[3] != runs.unit:
-        raise Refused(f"its reference is in {old[3]!r}, the records are in {runs.unit!r}")
+        raise Refused(
+            f"its reference is in {old[3]!r}, the records are in {runs.unit!r}"
+        )
     since = _since_accepted(kept, summary.median)
     words: dict[str, Any] = {"unit": runs.unit, "better": runs.better, "lower": lower}
     try:
@@ -325,9 +347,7 @@ def _since_accepted(accepted: Sequence[Any] | None, median: float) -> str:
     if accepted is None:
         return ""
     share = median / float(accepted[0]) - 1
-    return (
-        f" ({share:+.1%} of what was accepted on {accepted[2]}: {format_value(float(accepted[0]))})"
-    )
+    return f" ({share:+.1%} of what was accepted on {accepted[2]}: {format_value(float(accepted[0]))})"
 
 
 def site_limits(folder: Path) -> Callable[[str, str], float]:
@@ -351,7 +371,9 @@ def site_limits(folder: Path) -> Callable[[str, str], float]:
     return limit
 
 
-def _chosen(folder: Path, choice: Mapping[str, Any], metrics: Sequence[str]) -> pl.DataFrame:
+def _chosen(
+    folder: Path, choice: Mapping[str, Any], metrics: Sequence[str]
+) -> pl.DataFrame:
     """Return the chosen rows of a history; raises ValueError if there are none."""
     every = query.load(folder, columns=_COLUMNS)
     present = sorted(every["metric"].drop_nulls().unique())
@@ -383,13 +405,21 @@ def calibrate(
     and :class:`CalibrateError` for a broken site.
     """
     if lower is not None and not lower.strip():
-        raise CalibrateError("--lower: expected the reason, which is kept beside the reference")
+        raise CalibrateError(
+            "--lower: expected the reason, which is kept beside the reference"
+        )
     chosen = _chosen(history_folder, choice, metrics)
-    contents = query.fingerprints(history_folder, chosen["fingerprint"].unique().to_list())
+    contents = query.fingerprints(
+        history_folder, chosen["fingerprint"].unique().to_list()
+    )
     last = proven(chosen).unique("line", keep="last")
-    newest = {one.line: one for one in query.valid_records(history_folder, last).values()}
+    newest = {
+        one.line: one for one in query.valid_records(history_folder, last).values()
+    }
     refused = False
-    for (system,), frame in chosen.sort("system").group_by(["system"], maintain_order=True):
+    for (system,), frame in chosen.sort("system").group_by(
+        ["system"], maintain_order=True
+    ):
         if not NAME.fullmatch(str(system)):  # a record may say anything
             raise CalibrateError(
                 f"records of a system named {str(system)!r}: no site has such a name"

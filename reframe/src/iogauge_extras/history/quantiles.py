@@ -33,7 +33,9 @@ def t_quantile(share: float, freedom: float, shift: float = 0.0) -> float:
     t = normal_quantile(share) + shift
     for _ in range(100):
         missing = share - math.fsum(w * _NORMAL.cdf(t * s - shift) for s, w in points)
-        step = missing / math.fsum(w * s * _NORMAL.pdf(t * s - shift) for s, w in points)
+        step = missing / math.fsum(
+            w * s * _NORMAL.pdf(t * s - shift) for s, w in points
+        )
         t += step
         if abs(step) <= 1e-12 * max(1.0, abs(t)):
             break

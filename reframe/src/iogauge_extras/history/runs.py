@@ -83,7 +83,9 @@ def summary_of(
     """
     runs = len(values)
     if runs < LEAST_RUNS:
-        raise Refused(f"{runs} valid run(s), {LEAST_RUNS} are needed: {LEAST_RUNS - runs} more")
+        raise Refused(
+            f"{runs} valid run(s), {LEAST_RUNS} are needed: {LEAST_RUNS - runs} more"
+        )
     if wrong := [value for value in values if value <= 0]:
         raise Refused(
             f"{len(wrong)} of {runs} run(s) have a value of {wrong[0]:g}: noise is a share of it"
@@ -139,7 +141,11 @@ class Runs:
 
     def provenance(self, key: str) -> str:
         """Return on one line the values that the fingerprints have under a key."""
-        values = [*dict.fromkeys(str(content[key]) for content in self.contents if key in content)]
+        values = [
+            *dict.fromkeys(
+                str(content[key]) for content in self.contents if key in content
+            )
+        ]
         others = f" and {len(values) - 1} other(s)" if len(values) > 1 else ""
         return f"{values[-1]}{others}" if values else "unknown"
 
@@ -154,7 +160,8 @@ def check_one_series(runs: Runs) -> None:
         newest += 1
     first = len(runs.series) - newest
     differing = [
-        f"{key} {old} -> {new}" for key, old, new in changed(*runs.contents[first - 1 : first + 1])
+        f"{key} {old} -> {new}"
+        for key, old, new in changed(*runs.contents[first - 1 : first + 1])
     ]
     shown = "; ".join(differing[:6]) or "nothing that the fingerprints name"
     more = f" and {len(differing) - 6} more" if len(differing) > 6 else ""
@@ -196,7 +203,9 @@ def runs_of(
                     times=tuple(rows["time"]),
                     values=tuple(rows["median"]),
                     series=tuple(rows["series"]),
-                    contents=tuple(contents.get(name, {}) for name in rows["fingerprint"]),
+                    contents=tuple(
+                        contents.get(name, {}) for name in rows["fingerprint"]
+                    ),
                 )
             )
     return runs
@@ -205,9 +214,9 @@ def runs_of(
 def without_valid_run(frame: pl.DataFrame) -> list[tuple[str, str]]:
     """Return the metrics of a frame that no run measured validly, and why, with what to do next."""
     found = []
-    for (partition, case, metric), group in frame.drop_nulls(["metric", "metric_verdict"]).group_by(
-        ["partition", "case", "metric"], maintain_order=True
-    ):
+    for (partition, case, metric), group in frame.drop_nulls(
+        ["metric", "metric_verdict"]
+    ).group_by(["partition", "case", "metric"], maintain_order=True):
         verdicts = Counter(map(Verdict, group["metric_verdict"])).most_common()
         if not any(verdict.is_valid for verdict, _ in verdicts):
             counted = ", ".join(f"{number} {one.value}" for one, number in verdicts)

@@ -46,8 +46,12 @@ def changed_keys(change: LevelChange, fingerprints: Fingerprints) -> list[str]:
 
 def fingerprint_ids(judged: Sequence[Judged]) -> set[str]:
     """Return the ids of all fingerprints that are needed to show what changed."""
-    changes = [c for series in judged for c in (series.change, series.started) if c is not None]
-    return {i for change in changes for i in (change.before, change.after) if i is not None}
+    changes = [
+        c for series in judged for c in (series.change, series.started) if c is not None
+    ]
+    return {
+        i for change in changes for i in (change.before, change.after) if i is not None
+    }
 
 
 def to_json(judged: Sequence[Judged], fingerprints: Fingerprints) -> str:
@@ -56,7 +60,10 @@ def to_json(judged: Sequence[Judged], fingerprints: Fingerprints) -> str:
     def plain(change: LevelChange | None) -> dict[str, Any] | None:
         if change is None:
             return None
-        more = {"time": change.time.isoformat(), "changed": changed_keys(change, fingerprints)}
+        more = {
+            "time": change.time.isoformat(),
+            "changed": changed_keys(change, fingerprints),
+        }
         return asdict(change) | more
 
     rows = []
@@ -75,14 +82,17 @@ HEADINGS: Final = (
 )
 
 
-def rows(judged: Sequence[Judged], fingerprints: Fingerprints) -> dict[str, list[tuple[str, ...]]]:
+def rows(
+    judged: Sequence[Judged], fingerprints: Fingerprints
+) -> dict[str, list[tuple[str, ...]]]:
     """Return the facts to look at by system and partition, surest alarms first.
 
     A bandwidth that repeats operations per second has a row with its level, which continues theirs.
     """
     found: dict[str, list[tuple[str, ...]]] = {}
     for series, *others in sorted(
-        facts(judged), key=lambda fact: (list(State).index(fact[0].state), fact[0].false_alarms)
+        facts(judged),
+        key=lambda fact: (list(State).index(fact[0].state), fact[0].false_alarms),
     ):
         here = found.setdefault(f"{series.system}:{series.partition}", [])
         name, change = (short_name(series.case), series.metric), series.change
@@ -102,7 +112,10 @@ def rows(judged: Sequence[Judged], fingerprints: Fingerprints) -> dict[str, list
             why = _changed(series.started, fingerprints) or "the series"
             here.append((*name, "changed with", "-", size, since, "-", why))
         if len(here) > before:
-            here += [("", other.metric, "", _level(other), "", "", "", "") for other in others]
+            here += [
+                ("", other.metric, "", _level(other), "", "", "", "")
+                for other in others
+            ]
     return {place: lines for place, lines in found.items() if lines}
 
 
@@ -164,7 +177,10 @@ def summary(judged: Sequence[Judged]) -> str:
     A series that repeats another one does not count.
     """
     counted = [series for series in judged if not series.repeats]
-    counts = [(state.value, sum(series.state is state for series in counted)) for state in State]
+    counts = [
+        (state.value, sum(series.state is state for series in counted))
+        for state in State
+    ]
     return f"{len(counted)} series: " + (
         ", ".join(f"{n} {word}" for word, n in counts if n) or "none"
     )
@@ -175,7 +191,9 @@ def chance(judged: Sequence[Judged], false_alarms: float) -> str:
 
     A series that repeats another one raises no alarm of its own.
     """
-    count = sum(series.state is not State.FEW and not series.repeats for series in judged)
+    count = sum(
+        series.state is not State.FEW and not series.repeats for series in judged
+    )
     if not count:
         return ""
     return (

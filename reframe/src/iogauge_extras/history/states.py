@@ -140,7 +140,16 @@ def _judged(rows: pl.DataFrame, false_alarms: float) -> Iterator[Judged]:
 
 
 #: Columns that name a series.
-HEAD: Final = ("line", "series", "system", "partition", "case", "metric", "unit", "better")
+HEAD: Final = (
+    "line",
+    "series",
+    "system",
+    "partition",
+    "case",
+    "metric",
+    "unit",
+    "better",
+)
 #: Rows that are judged together, some lines after others, so that a long history needs little memory.
 TOGETHER: Final = 200_000
 
@@ -192,7 +201,9 @@ def _divide(rows: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
 
     Each unit has a series of its own.
     """
-    last = (pl.col(n).eq_missing(pl.col(n).last().over(_KEY)) for n in ("series", "unit"))
+    last = (
+        pl.col(n).eq_missing(pl.col(n).last().over(_KEY)) for n in ("series", "unit")
+    )
     of_last = pl.all_horizontal(*last)
     sign = pl.when(pl.col("better") == "less").then(-1.0).otherwise(1.0)
     short = rows.with_columns(
@@ -271,7 +282,9 @@ def _judge_rows(
                 "state": state,
                 "baseline": baseline,
                 "level": float(level[row]),
-                "false_alarms": statistics.share_of(float(side.excess[row]), false_alarms),
+                "false_alarms": statistics.share_of(
+                    float(side.excess[row]), false_alarms
+                ),
                 "change": by_row.get(row),
                 "recovered": recovered,
             },
@@ -297,7 +310,9 @@ def _changes(
         before = after = None
         for near in (k, k - 1, k - 2, k - 3, k + 1):
             if 0 < near < count[row]:
-                old, new = (table.cell("fingerprint", places[row, j]) for j in (near - 1, near))
+                old, new = (
+                    table.cell("fingerprint", places[row, j]) for j in (near - 1, near)
+                )
                 if old != new:
                     before, after = old, new
                     break
@@ -320,7 +335,9 @@ def _share(logarithm: float) -> float:
     return math.expm1(min(logarithm, 700.0))
 
 
-def _started(current: pl.DataFrame, earlier: pl.DataFrame) -> dict[tuple[str, str], LevelChange]:
+def _started(
+    current: pl.DataFrame, earlier: pl.DataFrame
+) -> dict[tuple[str, str], LevelChange]:
     """Return, by key, the step from the previous series to the newest one.
 
     It is computed from up to 30 runs on each side.
@@ -341,4 +358,8 @@ def _started(current: pl.DataFrame, earlier: pl.DataFrame) -> dict[tuple[str, st
     first = table.start + old
     alike = both["unit"][first - 1].eq_missing(both["unit"][first])
     names = both[table.start].select(_KEY).rows()
-    return {name: change for name, change, fits in zip(names, changes, alike, strict=True) if fits}
+    return {
+        name: change
+        for name, change, fits in zip(names, changes, alike, strict=True)
+        if fits
+    }

@@ -101,7 +101,9 @@ class Strength:
 
 
 def fit(
-    values: Doubles, valid: NDArray[np.bool_] | None = None, least: Doubles | float = FLOOR
+    values: Doubles,
+    valid: NDArray[np.bool_] | None = None,
+    least: Doubles | float = FLOOR,
 ) -> tuple[Doubles, Doubles]:
     """Return location and scale of each row.
 
@@ -113,7 +115,9 @@ def fit(
     mask = np.ones(values.shape, bool) if valid is None else valid
     masked = np.where(mask, values, np.nan)
     location = np.nanmedian(masked, axis=1)
-    scale = np.maximum(1.4826 * np.nanmedian(np.abs(masked - location[:, None]), axis=1), least)
+    scale = np.maximum(
+        1.4826 * np.nanmedian(np.abs(masked - location[:, None]), axis=1), least
+    )
     filled = np.where(mask, values, 0.0)
     for _ in range(_ROUNDS):
         u = (filled - location[:, None]) / scale[:, None]
@@ -146,7 +150,9 @@ def evidence(values: Doubles, baseline: int) -> Strength:
         np.maximum(
             np.maximum(
                 sign * short - _HANDICAP * noisy,
-                np.where(sign * back > _WELL, -np.inf, sign * long - _HANDICAP * (1 - noisy)),
+                np.where(
+                    sign * back > _WELL, -np.inf, sign * long - _HANDICAP * (1 - noisy)
+                ),
             ),
             np.where(_in_a_row(sign * u <= -CUT), _ROW_EVIDENCE, -np.inf),
         )
@@ -188,7 +194,9 @@ def _ratio(u: Doubles, length: int, baseline: int) -> Doubles:
     Against it: they have the baseline's level, which is 0 with a scale of 1.
     """
     zero = np.zeros((len(u), 1))
-    total, square = (np.concatenate((zero, np.cumsum(v, axis=1)), axis=1) for v in (u, u * u))
+    total, square = (
+        np.concatenate((zero, np.cumsum(v, axis=1)), axis=1) for v in (u, u * u)
+    )
     to = np.arange(1, u.shape[1] + 1)
     begin = np.maximum(to - length, 0)
     count = to - begin
@@ -207,7 +215,9 @@ def check_share(false_alarms: float) -> None:
     Only in this range has the law been verified that limits scale by.
     """
     if not 0.001 <= false_alarms <= 0.2:
-        raise ValueError(f"share of false alarms is {false_alarms!r}: expected 0.001 to 0.2")
+        raise ValueError(
+            f"share of false alarms is {false_alarms!r}: expected 0.001 to 0.2"
+        )
 
 
 def limits(scale: Doubles, runs: int, false_alarms: float = FALSE_ALARMS) -> Doubles:
@@ -275,7 +285,9 @@ def alarms(strength: Doubles, limit: Doubles, runs: Counts) -> Alarms:
     return Alarms(first, last, excess)
 
 
-def onset(values: Doubles, location: float, scale: float, *, begin: int, end: int) -> int:
+def onset(
+    values: Doubles, location: float, scale: float, *, begin: int, end: int
+) -> int:
     """Return the index of the run with which a drop most likely began, from ``begin`` to ``end``.
 
     Computed by a profile likelihood. ``values`` are one whole row. For a gain, change the sign of
@@ -308,7 +320,9 @@ def step(values: Doubles, first: Counts, runs: Counts) -> tuple[Doubles, Doubles
     freedom = np.maximum(np.maximum(n0, n1) - 1, 1)
     difference = np.where(swapped, m_larger - m_smaller, m_smaller - m_larger)
     kinds, which = np.unique(freedom, return_inverse=True)
-    factors = np.array([t_quantile((1 + CONFIDENCE) / 2, float(kind)) for kind in kinds])
+    factors = np.array(
+        [t_quantile((1 + CONFIDENCE) / 2, float(kind)) for kind in kinds]
+    )
     return difference, error * factors[which]
 
 
@@ -325,10 +339,18 @@ def change_points(values: Sequence[float]) -> list[int]:
     if count < 2 * part:
         return []
     differences = np.diff(y)
-    sigma = 1.4826 * float(np.median(np.abs(differences - np.median(differences)))) / math.sqrt(2)
+    sigma = (
+        1.4826
+        * float(np.median(np.abs(differences - np.median(differences))))
+        / math.sqrt(2)
+    )
     sigma = max(sigma, FLOOR)
-    middle = np.median(np.lib.stride_tricks.sliding_window_view(np.pad(y, 2, "edge"), 5), axis=1)
-    total = np.concatenate(([0.0], np.cumsum(np.clip(y, middle - 3 * sigma, middle + 3 * sigma))))
+    middle = np.median(
+        np.lib.stride_tricks.sliding_window_view(np.pad(y, 2, "edge"), 5), axis=1
+    )
+    total = np.concatenate(
+        ([0.0], np.cumsum(np.clip(y, middle - 3 * sigma, middle + 3 * sigma)))
+    )
     points, open_parts = [], [(0, count)]
     while open_parts:
         begin, end = open_parts.pop()
@@ -340,7 +362,9 @@ def change_points(values: Sequence[float]) -> list[int]:
         gain = (at - begin) * (end - at) / (end - begin) * (left - right) ** 2
         best = int(gain.argmax())
         change = abs(left[best] - right[best])
-        if gain[best] > 4.2 * sigma**2 * math.log(count) and change >= -math.log1p(-FLOOR):
+        if gain[best] > 4.2 * sigma**2 * math.log(count) and change >= -math.log1p(
+            -FLOOR
+        ):
             points.append(int(at[best]))
             open_parts += [(begin, int(at[best])), (int(at[best]), end)]
     return sorted(points)
@@ -398,7 +422,9 @@ def robust_factor(runs: int, coverage: float, confidence: float) -> float:
 _RESAMPLES, _SEED = 4999, 20270101
 
 
-def interval(a: Sequence[float], b: Sequence[float]) -> tuple[float | None, float | None]:
+def interval(
+    a: Sequence[float], b: Sequence[float]
+) -> tuple[float | None, float | None]:
     """Return the 95 % interval of median(b) / median(a); None without two values on each side."""
     if min(len(a), len(b)) < 2:
         return None, None
@@ -406,7 +432,10 @@ def interval(a: Sequence[float], b: Sequence[float]) -> tuple[float | None, floa
     draw = np.random.default_rng(_SEED)
     medians = [
         np.median(
-            np.asarray(side, float)[draw.integers(0, len(side), (_RESAMPLES, len(side)))], axis=1
+            np.asarray(side, float)[
+                draw.integers(0, len(side), (_RESAMPLES, len(side)))
+            ],
+            axis=1,
         )
         for side in (a, b)
     ]

@@ -32,7 +32,9 @@ class EditError(Refused):
 
 def flow(value: object) -> str:
     """Return a value as YAML on one line."""
-    text = yaml.safe_dump(value, default_flow_style=True, width=10**9, allow_unicode=True)
+    text = yaml.safe_dump(
+        value, default_flow_style=True, width=10**9, allow_unicode=True
+    )
     return text.removesuffix("\n").removesuffix("\n...")
 
 
@@ -68,7 +70,9 @@ def _remarked(text: str, position: int, remark: str, label: str) -> str:
     """Put a comment above the line of a position; it replaces the comment with the same label."""
     start = text.rfind("\n", 0, position) + 1
     indent = re.match(" *", text[start:])[0]  # type: ignore[index]
-    head, block = re.fullmatch(r"((?s:.*?))((?:^ *#.*\n)*)", text[:start], re.MULTILINE).groups()  # type: ignore[union-attr]
+    head, block = re.fullmatch(
+        r"((?s:.*?))((?:^ *#.*\n)*)", text[:start], re.MULTILINE
+    ).groups()  # type: ignore[union-attr]
     kept = re.sub(rf"(?m)^ *# {re.escape(label)}.*\n(?: *#   .*\n)*", "", block)
     lines = textwrap.wrap(
         remark,
@@ -92,7 +96,10 @@ def _inserted(
         head += "\n"
     if column == 0 and head.strip():
         head += "\n"
-    lines = [" " * (column + n * _INDENT) + _key_text(key) + ":" for n, key in enumerate(keys)]
+    lines = [
+        " " * (column + n * _INDENT) + _key_text(key) + ":"
+        for n, key in enumerate(keys)
+    ]
     head += "".join(f"{line}\n" for line in lines[:-1])
     return f"{head}{lines[-1]} {value}\n{tail}", len(head)
 
@@ -103,7 +110,9 @@ def _put(text: str, path: Sequence[Key], value: object) -> tuple[str, int]:
         return _inserted(text, None, path, flow(value))
     for depth, key in enumerate(path):
         if not isinstance(node, yaml.MappingNode):
-            raise EditError(f"{_dotted(path[:depth])}: no mapping, so it cannot hold {key!r}")
+            raise EditError(
+                f"{_dotted(path[:depth])}: no mapping, so it cannot hold {key!r}"
+            )
         pair = _child(node, key)
         if pair is not None:
             named, node = pair
@@ -113,13 +122,21 @@ def _put(text: str, path: Sequence[Key], value: object) -> tuple[str, int]:
             nested = value
             for inner in reversed(path[depth:]):
                 nested = {inner: nested}
-            at = node.value[-1][1].end_mark.index if node.value else node.start_mark.index + 1
+            at = (
+                node.value[-1][1].end_mark.index
+                if node.value
+                else node.start_mark.index + 1
+            )
             added = flow(nested)[1:-1]
             return f"{text[:at]}{', ' if node.value else ''}{added}{text[at:]}", at
     start, end, new = node.start_mark.index, node.end_mark.index, flow(value)
     if isinstance(node, yaml.CollectionNode) and not node.flow_style:
         # It begins on a line of its own, and ends before the next key.
-        start, end, new = text.index(":", named.end_mark.index) + 1, _end(text, node), f" {new}"
+        start, end, new = (
+            text.index(":", named.end_mark.index) + 1,
+            _end(text, node),
+            f" {new}",
+        )
     return text[:start] + new + text[end:], start
 
 
@@ -143,14 +160,20 @@ def _checked(before: str, after: str, path: Sequence[Key], value: object) -> str
     for key in path[:-1]:
         inner = inner.setdefault(key, {})
         if not isinstance(inner, dict):
-            raise EditError(f"{_dotted(path)}: {key!r} is merged from elsewhere, and no mapping")
+            raise EditError(
+                f"{_dotted(path)}: {key!r} is merged from elsewhere, and no mapping"
+            )
     inner[path[-1]] = value
     if _read(after, path) != expected:
-        raise EditError(f"{_dotted(path)}: setting it would change other values of the file too")
+        raise EditError(
+            f"{_dotted(path)}: setting it would change other values of the file too"
+        )
     return after
 
 
-def put(text: str, path: Sequence[Key], value: object, remark: str = "", label: str = "") -> str:
+def put(
+    text: str, path: Sequence[Key], value: object, remark: str = "", label: str = ""
+) -> str:
     """Return the text of a YAML file with one value set; missing keys are added.
 
     ``remark`` is a comment for the line above; it replaces a comment that begins with ``label``.
@@ -158,7 +181,9 @@ def put(text: str, path: Sequence[Key], value: object, remark: str = "", label: 
     elsewhere.
     """
     if "\r\n" in text:
-        return put(text.replace("\r\n", "\n"), path, value, remark, label).replace("\n", "\r\n")
+        return put(text.replace("\r\n", "\n"), path, value, remark, label).replace(
+            "\n", "\r\n"
+        )
     _read(text, path)
     changed, position = _put(text, path, value)
     if label:
@@ -176,7 +201,9 @@ def add_words(text: str, path: Sequence[Key], words: str) -> str:
     for key in path:
         before, pair = before[key], _child(node, key)
         if pair is None:
-            raise EditError(f"{_dotted(path)}: merged from elsewhere, not a text of its own")
+            raise EditError(
+                f"{_dotted(path)}: merged from elsewhere, not a text of its own"
+            )
         node = pair[1]
     assert isinstance(node, yaml.ScalarNode)
     if words in before:
@@ -207,8 +234,12 @@ def _value_of(part: str, record: Record) -> Key:
         "$partition": f"{record.system}:{record.partition}",
         "$environ": record.environment,
     }
-    kept: dict[str, Any] = {name: getattr(record, name) for name in KEPT if name in record.order}
-    known = ChainMap[str, Any](special, dict(record.parameters), dict(record.overridden), kept)
+    kept: dict[str, Any] = {
+        name: getattr(record, name) for name in KEPT if name in record.order
+    }
+    known = ChainMap[str, Any](
+        special, dict(record.parameters), dict(record.overridden), kept
+    )
     if part not in known:
         raise Refused(
             f"$index names {part}, which a record does not keep: write this entry by hand"
@@ -229,7 +260,9 @@ def _matching(mapping: Mapping[Any, Any], key: Key) -> Key | None:
     return next((name for name in texts if re.match(f"^{name}$", str(key))), None)
 
 
-def position_of(entry: Mapping[str, Any] | None, record: Record, metric: str) -> FilePosition:
+def position_of(
+    entry: Mapping[str, Any] | None, record: Record, metric: str
+) -> FilePosition:
     """Return the position of a metric's reference in the entry of its check, even if not yet
     written.
 
@@ -251,7 +284,11 @@ def position_of(entry: Mapping[str, Any] | None, record: Record, metric: str) ->
         index, entry = ([] if len(named) == 1 else named), {}
     else:
         index = [str(part) for part in entry.get("$index") or ()]
-    foreign = [f"{name}={value}" for name, value in record.overridden.items() if name not in index]
+    foreign = [
+        f"{name}={value}"
+        for name, value in record.overridden.items()
+        if name not in index
+    ]
     if foreign:
         raise SkippedRuns(
             f"measured with {', '.join(foreign)}; references hold for what the site declares, "
@@ -259,7 +296,9 @@ def position_of(entry: Mapping[str, Any] | None, record: Record, metric: str) ->
         )
     if plain or not index:
         scopes = (f"{record.system}:{record.partition}", record.system, "*")
-        scope = next((name for name in scopes if metric in (entry.get(name) or {})), scopes[0])
+        scope = next(
+            (name for name in scopes if metric in (entry.get(name) or {})), scopes[0]
+        )
         wide = () if scope == scopes[0] else (scope,)
         return FilePosition(keys=(scope, metric), wide=wide)
     keys: list[Key] = []

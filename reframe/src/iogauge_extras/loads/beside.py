@@ -16,7 +16,9 @@ LEAD_S: Final = 1
 APART_LEAD_S: Final = 3
 
 
-def disturbed_pair(measured: FioJob, disturber: FioJob, lead_s: int) -> tuple[FioJob, FioJob]:
+def disturbed_pair(
+    measured: FioJob, disturber: FioJob, lead_s: int
+) -> tuple[FioJob, FioJob]:
     """Return a job and its disturber, which begins ``lead_s`` seconds before it, and ends as much after it."""
     longer = replace(disturber, runtime_s=measured.runtime_s + 2 * lead_s)
     return replace(measured, delay_s=lead_s), longer
@@ -47,7 +49,9 @@ def parse_disturbed(
     outputs = [parse_json(one, {measured: name, disturber: disturber}) for one in texts]
     output, other = outputs[0], outputs[-1]
     phases = {phase.name: phase for out in outputs for phase in out.phases}
-    if set(phases) != {name, disturber} or (apart and name not in (p.name for p in output.phases)):
+    if set(phases) != {name, disturber} or (
+        apart and name not in (p.name for p in output.phases)
+    ):
         raise ToolOutputError(
             f"fio JSON: phases {sorted(phases)}, expected {sorted((name, disturber))}"
         )
@@ -55,11 +59,14 @@ def parse_disturbed(
     starts: Any = output.parameters["starts"]
     if apart:
         began, beside_began = (
-            next(one.seconds for one in out.moments if one.name == "timestamp") for out in outputs
+            next(one.seconds for one in out.moments if one.name == "timestamp")
+            for out in outputs
         )
         lead = APART_LEAD_S + began - beside_began - 1
     else:
-        lead = starts[measured] - starts[disturber] if len(starts) == 2 else float(LEAD_S)
+        lead = (
+            starts[measured] - starts[disturber] if len(starts) == 2 else float(LEAD_S)
+        )
     own = jobs[0][measured]
     beside, processes = phases[disturber], int(jobs[-1][disturber].get("numjobs", "1"))
     windows = 2 * beside.seconds * processes * (other.nodes or 1)

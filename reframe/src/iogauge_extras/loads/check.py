@@ -45,7 +45,9 @@ class FillLevelCheck(FioSequentialCheck):
         case, most = super().plan(), self.site.limits.fill_bytes
         # The files of the repetition before go, not those that fill the target: new ones must find room again.
         again = 'rm -rf "$1" && mkdir "$1"'
-        fresh = PhasePlan(name="fresh", command=["sh", "-c", again, "sh", case.directory])
+        fresh = PhasePlan(
+            name="fresh", command=["sh", "-c", again, "sh", case.directory]
+        )
         case = replace(case, repeat=[fresh, *case.repeat])
         if not self.fill:
             return case
@@ -79,7 +81,9 @@ class QueueDepthCheck(FioRandomReadCheck):
     def quantities(self) -> Mapping[Metric, str]:
         """Return operations per second, and how long the median and the slowest requests took."""
         latencies = {
-            Metric(f"{self.access}_{name}", "us", "less", tail=name != "p50"): f"latency_{name}"
+            Metric(
+                f"{self.access}_{name}", "us", "less", tail=name != "p50"
+            ): f"latency_{name}"
             for name in ("p50", "p99", "p999")
         }
         return {Metric(f"{self.access}_iops", "ops/s"): "iops", **latencies}
@@ -126,7 +130,9 @@ class EnduranceCheck(FioCheck):
                 mean = output.phases[0].rates["bw"].value / series.mean
                 size = round(series.window_s / series.step_s)
                 starts = range(0, len(series.windows), size)
-                found.append({f"{n * series.step_s:g}": mean * series.windows[n] for n in starts})
+                found.append(
+                    {f"{n * series.step_s:g}": mean * series.windows[n] for n in starts}
+                )
         return found
 
     def plan(self) -> CasePlan:
@@ -141,7 +147,9 @@ class EnduranceCheck(FioCheck):
             )
         layout = layout_job(file_bytes=file_bytes, numjobs=self.tasks_per_node)
         seconds = self.site.limits.phase_seconds
-        job = replace(layout, name="write", block_bytes=self.transfer, runtime_s=seconds)
+        job = replace(
+            layout, name="write", block_bytes=self.transfer, runtime_s=seconds
+        )
         access = Access(direction="write", o_direct=True, fsync=True)
         phase = replace(self.timed_phase(job, access), series=with_series)
         # Its start is a small part of it: no warm-up.
@@ -166,7 +174,9 @@ class SampleReadCheck(FioCheck):
         """Lay the files out once, then read for the time of the limits."""
         sample, seconds = parse_bytes(self.sample), self.site.limits.phase_seconds
         file_bytes = self.share_of_file(sample, _SHARDS)
-        layout = layout_job(file_bytes=file_bytes, numjobs=_SHARDS, checksum_bytes=CHECKED_BYTES)
+        layout = layout_job(
+            file_bytes=file_bytes, numjobs=_SHARDS, checksum_bytes=CHECKED_BYTES
+        )
         layout = replace(layout, in_common=True)
         read = replace(
             reader_of(layout, block_bytes=sample, runtime_s=seconds),

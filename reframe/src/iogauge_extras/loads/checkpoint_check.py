@@ -35,7 +35,12 @@ class CheckpointCheck(IorCheck):
 
     def standing_references(self) -> dict[str, Reference]:
         """Return the budgets; none if this run has another size or scale than the site declares."""
-        if self._overridden.keys() & {"nodes", "tasks_per_node", "total_bytes", "transfer_bytes"}:
+        if self._overridden.keys() & {
+            "nodes",
+            "tasks_per_node",
+            "total_bytes",
+            "transfer_bytes",
+        }:
             return {}
         model, found = self._declared_model, {}
         for time, bandwidth, budget_s, key in (

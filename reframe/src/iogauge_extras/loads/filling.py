@@ -35,7 +35,9 @@ class Filled(Plain):
     bytes: int = 0
 
 
-def fill(level: int, most_bytes: int, need_bytes: int, directory: str) -> tuple[Filled, str]:
+def fill(
+    level: int, most_bytes: int, need_bytes: int, directory: str
+) -> tuple[Filled, str]:
     """Fill the file system of a directory up to ``level`` percent; return what was done, and the objection or "".
 
     ``most_bytes`` are the most that the site allows. ``need_bytes`` are those of the case, of which 1.2 x must be left.
@@ -75,12 +77,16 @@ def _take(directory: str, remaining: int, most_bytes: int) -> int:
     """Make files until ``remaining`` bytes are free; return their bytes."""
     taken = number = 0
     while True:
-        size = min(FILE_BYTES, space_of(directory).bytes_free - remaining, most_bytes - taken)
+        size = min(
+            FILE_BYTES, space_of(directory).bytes_free - remaining, most_bytes - taken
+        )
         if size < _LEAST_BYTES:
             return taken
         path = os.path.join(directory, f"{number:06d}")
         fd = os.open(
-            path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600
+            path,
+            os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC,
+            0o600,
         )
         try:
             os.posix_fallocate(fd, 0, size)

@@ -64,7 +64,9 @@ class _Loads(OneNodeFioCheck):
         """Return the phase of a load on its nodes."""
         return phase
 
-    def _beside(self, phase: PhasePlan, measured: FioJob, other: FioJob) -> tuple[PhasePlan, Any]:
+    def _beside(
+        self, phase: PhasePlan, measured: FioJob, other: FioJob
+    ) -> tuple[PhasePlan, Any]:
         """Return the phase of the measured job with the disturber beside it, and the texts of their job files."""
         raise TypeError(f"{type(self).__name__} must define _beside()")
 
@@ -74,7 +76,9 @@ class _Loads(OneNodeFioCheck):
         file_bytes = self.share_of_file(self.transfer, tasks * streams)
         layout = layout_job(file_bytes=file_bytes, numjobs=tasks)
         files = min(_STORM_FILES, self.share_of_files(tasks * self.nodes))
-        storm = metadata_job("filecreate", files=files, numjobs=tasks, runtime_s=seconds)
+        storm = metadata_job(
+            "filecreate", files=files, numjobs=tasks, runtime_s=seconds
+        )
         return layout, {
             "stream": replace(layout, block_bytes=self.transfer, runtime_s=seconds),
             "metadata": replace(
@@ -93,7 +97,10 @@ class _Loads(OneNodeFioCheck):
             name: self._on(
                 self.fio_phase(
                     replace(own, name=name),
-                    {f"{metric.name}_{name}": rate for metric, rate in self.quantities().items()},
+                    {
+                        f"{metric.name}_{name}": rate
+                        for metric, rate in self.quantities().items()
+                    },
                     access,
                 ),
                 self.measured,
@@ -101,7 +108,9 @@ class _Loads(OneNodeFioCheck):
             for name in (_ALONE, _DISTURBED, _AGAIN)
         }
         pair = disturbed_pair(
-            replace(own, name=_DISTURBED), replace(jobs[other], name=_DISTURBER), self.lead_s
+            replace(own, name=_DISTURBED),
+            replace(jobs[other], name=_DISTURBER),
+            self.lead_s,
         )
         disturbed, texts = self._beside(phases[_DISTURBED], *pair)
         disturbed = replace(
@@ -109,7 +118,9 @@ class _Loads(OneNodeFioCheck):
             beside="metadata" if streaming else "write",
             lasts_s=own.runtime_s + 2 * self.lead_s,
         )
-        prepared = self._on(self.fio_phase(layout, {}, LAID_OUT, repeated=False), "stream")
+        prepared = self._on(
+            self.fio_phase(layout, {}, LAID_OUT, repeated=False), "stream"
+        )
         held = layout.bytes_total * streams
         case = self.fio_case(
             jobs=[layout, *(replace(own, name=name) for name in (_ALONE, _AGAIN))],
@@ -120,7 +131,9 @@ class _Loads(OneNodeFioCheck):
             files=self.tasks_per_node * (streams + jobs["metadata"].files * storms),
             computed={
                 f"{metric.name}_ratio": Computed(
-                    sources=tuple(f"{metric.name}_{n}" for n in (_DISTURBED, _ALONE, _AGAIN)),
+                    sources=tuple(
+                        f"{metric.name}_{n}" for n in (_DISTURBED, _ALONE, _AGAIN)
+                    ),
                     compute=_over_both,
                 )
                 for metric in self.quantities()
@@ -151,7 +164,9 @@ class InterferenceCheck(_Loads):
         declared = super().declared()
         return {**declared, "tasks_per_node": max(1, declared["tasks_per_node"] // 2)}
 
-    def _beside(self, phase: PhasePlan, measured: FioJob, other: FioJob) -> tuple[PhasePlan, Any]:
+    def _beside(
+        self, phase: PhasePlan, measured: FioJob, other: FioJob
+    ) -> tuple[PhasePlan, Any]:
         text = side_by_side(measured, other)
         return replace(phase, parse=self._parse), {f"{_DISTURBED}.fio": text}
 
@@ -179,15 +194,21 @@ class InterferenceApartCheck(_Loads):
 
     def _on(self, phase: PhasePlan, load: str) -> PhasePlan:
         command = [*self._words(load), *phase.command]
-        return replace(phase, launch="parts", command=command, on_nodes=self._nodes_of(load))
+        return replace(
+            phase, launch="parts", command=command, on_nodes=self._nodes_of(load)
+        )
 
-    def _beside(self, phase: PhasePlan, measured: FioJob, other: FioJob) -> tuple[PhasePlan, Any]:
+    def _beside(
+        self, phase: PhasePlan, measured: FioJob, other: FioJob
+    ) -> tuple[PhasePlan, Any]:
         folder = f"{_DISTURBER}.{REP}"
         words = [
             *self._words("metadata" if self.measured == "stream" else "stream"),
             *(f"{_DISTURBER}.fio", f"{folder}/fio.txt"),
         ]
-        phase = replace(phase, command=[*phase.command, *words], parse=self._parse, folder=folder)
+        phase = replace(
+            phase, command=[*phase.command, *words], parse=self._parse, folder=folder
+        )
         return phase, {f"{job.name}.fio": job.job_file() for job in (measured, other)}
 
     def plan(self) -> CasePlan:

@@ -61,7 +61,8 @@ class MixedCheck(FioCheck):
     def promise(self) -> tuple[Metric, ...]:
         """Return both bandwidths and operations, the reads' latencies, and each of the reads' over that alone."""
         ratios = (
-            replace(metric, name=f"{metric.name}_ratio", unit="1") for metric in self._compared
+            replace(metric, name=f"{metric.name}_ratio", unit="1")
+            for metric in self._compared
         )
         return (READ_BW, WRITE_BW, WRITE_IOPS, *self._compared, *ratios)
 
@@ -93,11 +94,19 @@ class MixedCheck(FioCheck):
             no_random_map=self.o_direct and self.order == "random",
             percentiles=True,
         )
-        mixed = replace(alone, name="mixed", pattern=both, reads=self.reads, fsync_at_end=True)
+        mixed = replace(
+            alone, name="mixed", pattern=both, reads=self.reads, fsync_at_end=True
+        )
         writes = Access(direction="write", o_direct=self.o_direct, fsync=True)
-        reads = Access(direction="read", o_direct=self.o_direct, evict=not self.o_direct)
+        reads = Access(
+            direction="read", o_direct=self.o_direct, evict=not self.o_direct
+        )
         # fio merges no percentiles of nodes.
-        compared = {m.name: q for m, q in self._compared.items() if self.nodes == 1 or q == "iops"}
+        compared = {
+            m.name: q
+            for m, q in self._compared.items()
+            if self.nodes == 1 or q == "iops"
+        }
         rates = {f"{name}_alone": quantity for name, quantity in compared.items()}
         before = self.fio_phase(alone, rates, reads, verifies=checks_of(layout))
         read = self.fio_phase(mixed, {READ_BW.name: "bw", **compared}, reads)
@@ -107,7 +116,9 @@ class MixedCheck(FioCheck):
             [alone, mixed],
             [before, read, read.also("beside", written, writes)],
             computed={
-                f"{name}_ratio": Computed(sources=(name, f"{name}_alone"), compute=Quantity.over)
+                f"{name}_ratio": Computed(
+                    sources=(name, f"{name}_alone"), compute=Quantity.over
+                )
                 for name in compared
             },
         )

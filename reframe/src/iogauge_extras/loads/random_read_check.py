@@ -8,7 +8,13 @@ from typing import Any, Literal
 
 import reframe.core.builtins as builtins
 
-from iogauge.cases.fio import READ_IOPS, FioCheck, checks_of, checksum_interval, span_of_boxes
+from iogauge.cases.fio import (
+    READ_IOPS,
+    FioCheck,
+    checks_of,
+    checksum_interval,
+    span_of_boxes,
+)
 from iogauge.core import words
 from iogauge.core.measurement import Metric, Quantity
 from iogauge.core.units import parse_bytes
@@ -53,7 +59,11 @@ class RandomReadCheck(FioCheck):
         # The partitions of a span of boxes have them.
         assert self.site.topology and self.site.topology.servers
         servers = self.site.topology.servers
-        some = (number for number in range(servers.boxes) if span_of_boxes(number) == self.span)
+        some = (
+            number
+            for number in range(servers.boxes)
+            if span_of_boxes(number) == self.span
+        )
         return next(some) * (servers.per_box or 1)
 
     def _jobs(self) -> tuple[FioJob, FioJob]:
@@ -76,7 +86,12 @@ class RandomReadCheck(FioCheck):
         if self.site.target.striped_by != "lustre":
             return None
         names = tuple(str(number) for number in range(self.tasks_per_node))
-        return Pins(names=names, kind="directory", stripe_bytes=None, servers=self.servers_used())
+        return Pins(
+            names=names,
+            kind="directory",
+            stripe_bytes=None,
+            servers=self.servers_used(),
+        )
 
     def plan(self) -> CasePlan:
         """Lay the files out once, then read."""
@@ -129,11 +144,17 @@ class ChecksumCheck(RandomReadCheck):
             [read, unchecked],
             [
                 self.set_checksums("on"),
-                self.fio_phase(read, {READ_IOPS.name: "iops"}, access, verifies=checked),
+                self.fio_phase(
+                    read, {READ_IOPS.name: "iops"}, access, verifies=checked
+                ),
                 self.set_checksums("off"),
-                self.fio_phase(unchecked, {UNCHECKED_IOPS.name: "iops"}, access, verifies=checked),
+                self.fio_phase(
+                    unchecked, {UNCHECKED_IOPS.name: "iops"}, access, verifies=checked
+                ),
             ],
-            computed={CHECKSUM_RATIO.name: Computed(sources=sources, compute=Quantity.over)},
+            computed={
+                CHECKSUM_RATIO.name: Computed(sources=sources, compute=Quantity.over)
+            },
             pins=self._pins(),
             sweeps_tasks=True,
             restores=True,

@@ -85,7 +85,10 @@ class Series:
         """Return the mean of each window in bytes/s; windows begin with every step."""
         size = round(self.window_s / self.step_s)
         sums = [0.0, *accumulate(self.rates)]
-        return [(after - before) / size for before, after in zip(sums, sums[size:], strict=False)]
+        return [
+            (after - before) / size
+            for before, after in zip(sums, sums[size:], strict=False)
+        ]
 
     @property
     def dips(self) -> list[Dip]:
@@ -161,7 +164,10 @@ def _mib_s(bytes_s: float) -> str:
 
 
 def series_of_instants(
-    instants: Sequence[Instant], direction: Literal["read", "write"], run: PhaseRun, seconds: float
+    instants: Sequence[Instant],
+    direction: Literal["read", "write"],
+    run: PhaseRun,
+    seconds: float,
 ) -> Series | None:
     """Return the series of an execution whose tool reports so many seconds; None if nothing moved, or
     a counter went back. Its begin is in seconds since boot.
@@ -185,7 +191,10 @@ def series_of_instants(
     )
     begin = next(begins, times[first])
     step = min(_STEP_S, seconds / _LEAST)
-    looks = [_at(times, counts, begin + n * step) for n in range(int(seconds / step + 1e-6) + 1)]
+    looks = [
+        _at(times, counts, begin + n * step)
+        for n in range(int(seconds / step + 1e-6) + 1)
+    ]
     rates = tuple((after - before) / step for before, after in pairwise(looks))
     return Series(step, rates, begin) if sum(rates) > 0 and min(rates) >= 0 else None
 
@@ -199,7 +208,9 @@ def _at(times: Sequence[float], counts: Sequence[int], when: float) -> float:
     return counts[after - 1] + share * (counts[after] - counts[after - 1])
 
 
-def with_series(output: ToolOutput, noted: Noted, run: PhaseRun, what: str) -> ToolOutput:
+def with_series(
+    output: ToolOutput, noted: Noted, run: PhaseRun, what: str
+) -> ToolOutput:
     """Return an output with the series of its only phase, and the quantities that follow from it.
 
     ``best_minute`` and ``worst_minute`` are the tool's bandwidth times the share that the best and the worst window
@@ -208,7 +219,10 @@ def with_series(output: ToolOutput, noted: Noted, run: PhaseRun, what: str) -> T
     """
     (phase,) = output.phases
     series = series_of_instants(
-        noted.instants(MOVED), "read" if phase.name == "read" else "write", run, phase.seconds
+        noted.instants(MOVED),
+        "read" if phase.name == "read" else "write",
+        run,
+        phase.seconds,
     )
     if series is None:
         raise ToolOutputError(
@@ -229,7 +243,9 @@ def with_series(output: ToolOutput, noted: Noted, run: PhaseRun, what: str) -> T
     # A measurement is positive: a minute without a byte counts as a millionth of the mean.
     rates = {
         "best_minute": Quantity(bandwidth.value * max(windows), bandwidth.unit),
-        "worst_minute": Quantity(bandwidth.value * max(min(windows), 1e-6), bandwidth.unit),
+        "worst_minute": Quantity(
+            bandwidth.value * max(min(windows), 1e-6), bandwidth.unit
+        ),
         "dip": Quantity(max(longest, series.step_s), "s"),
     }
     return replace(

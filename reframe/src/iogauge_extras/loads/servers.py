@@ -41,7 +41,8 @@ _LCTL: Final = re.compile(
 )
 _TIMES: Final = re.compile(r"^(\d+)(K?):\s+(\d+) .*\|\s+(\d+) ", re.M)
 _EXPORTED: Final = re.compile(
-    r"^lustre_(stats|read_bytes|write_bytes|io_time_milliseconds)_total\{(.*)\} ([0-9.e+]+)", re.M
+    r"^lustre_(stats|read_bytes|write_bytes|io_time_milliseconds)_total\{(.*)\} ([0-9.e+]+)",
+    re.M,
 )
 #: The label is ``target``, in old exporters ``ost`` or ``mdt``. A name of a file system has eight characters at most.
 _TARGET: Final = re.compile(r'="([\w-]{1,8}-(?:OST|MDT)[0-9a-f]{4})"')
@@ -72,7 +73,10 @@ def _of_lctl(text: str) -> Iterator[tuple[str, ServerCounts]]:
             yield target, ServerCounts(0, int(samples))
         for size, kilo, reads, writes in _TIMES.findall(times) if of_data else ():
             count = int(reads) + int(writes)
-            yield target, ServerCounts(0, count, count * int(size) * (1024 if kilo else 1))
+            yield (
+                target,
+                ServerCounts(0, count, count * int(size) * (1024 if kilo else 1)),
+            )
 
 
 def _of_exporter(text: str) -> Iterator[tuple[str, ServerCounts]]:
@@ -106,7 +110,9 @@ def ask(source: str) -> dict[str, ServerCounts]:
     if source == "lctl":
         if os.geteuid():
             raise ValueError("lctl tells the counters of a server to root alone")
-        return parse(ask_lctl("obdfilter.*.stats", "mdt.*.md_stats", "osd-*.*-OST*.brw_stats"))
+        return parse(
+            ask_lctl("obdfilter.*.stats", "mdt.*.md_stats", "osd-*.*-OST*.brw_stats")
+        )
     from http.client import HTTPException
     from urllib.request import urlopen
 
@@ -131,7 +137,11 @@ def _follow(fsname: str, source: str) -> None:
         began, counts, problem = boot_seconds(), {}, ""
         try:
             told = ask(source)
-            counts = {name: count for name, count in told.items() if name.startswith(f"{fsname}-")}
+            counts = {
+                name: count
+                for name, count in told.items()
+                if name.startswith(f"{fsname}-")
+            }
         except (OSError, ValueError) as error:
             problem = str(error)
         took = boot_seconds() - began
@@ -165,27 +175,40 @@ def looks_of(noted: Noted) -> tuple[Looks, dict[str, str]]:
 
 
 def _grown(
-    looks: Sequence[tuple[float, ServerCounts]], began: float, ended: float, most: int = 1
+    looks: Sequence[tuple[float, ServerCounts]],
+    began: float,
+    ended: float,
+    most: int = 1,
 ) -> list[tuple[float, float, ServerCounts]]:
     """Return what grew between the looks around a time, in so many steps at most; less if the target began anew."""
     times = [at for at, _ in looks]
     mine = looks[max(0, bisect_right(times, began) - 1) : bisect_left(times, ended) + 1]
     return [
         (before, after, ServerCounts(*map(sub, now, then)))
-        for (before, then), (after, now) in pairwise(mine[:: -(-(len(mine) - 1) // most) or 1])
+        for (before, then), (after, now) in pairwise(
+            mine[:: -(-(len(mine) - 1) // most) or 1]
+        )
         if min(map(sub, now, then)) >= 0
     ]
 
 
-def explain(looks: Looks, began: float, ended: float, run: PhaseRun, epoch: float) -> str:
+def explain(
+    looks: Looks, began: float, ended: float, run: PhaseRun, epoch: float
+) -> str:
     """Return what the storage targets counted around a slow time of an execution; empty if nobody knows.
 
     Times are in seconds since boot, which was at ``epoch``.
     """
     slow, usual, took, times = {}, {}, {}, []
     for target, seen in looks.items():
-        both = zip(_grown(seen, began, ended), _grown(seen, run.started, run.ended), strict=False)
-        for (first, last, during), (start, end, whole) in both if "-OST" in target else ():
+        both = zip(
+            _grown(seen, began, ended),
+            _grown(seen, run.started, run.ended),
+            strict=False,
+        )
+        for (first, last, during), (start, end, whole) in (
+            both if "-OST" in target else ()
+        ):
             rest_s = end - start - (last - first)
             slow[target] = during.bytes / (last - first)
             usual[target] = (whole.bytes - during.bytes) / rest_s if rest_s > 0 else 0.0
@@ -197,17 +220,26 @@ def explain(looks: Looks, began: float, ended: float, run: PhaseRun, epoch: floa
     if not used:
         return ""
     low = min(used, key=lambda target: slow[target] / usual[target])
-    words = [f"{low} moved {_mib_s([slow[low]])}, {_mib_s([usual[low]])} at other times"]
+    words = [
+        f"{low} moved {_mib_s([slow[low]])}, {_mib_s([usual[low]])} at other times"
+    ]
     if others := [target for target in used if target != low]:
         now, else_ = (_mib_s([of[target] for target in others]) for of in (slow, usual))
         words.append(f"the {len(others)} other(s) {now}, {else_} at other times")
     timed = sorted((target for target in used if target in took), key=took.__getitem__)
-    rest = statistics.median(took[target] for target in timed[:-1]) if timed[1:] else math.inf
+    rest = (
+        statistics.median(took[target] for target in timed[:-1])
+        if timed[1:]
+        else math.inf
+    )
     if timed and took[timed[-1]] >= _SLOW * rest:
         words.append(
             f"an I/O took the disks of {timed[-1]} about {took[timed[-1]]:.0f} ms, the others {rest:.0f} ms"
         )
-    dates = (datetime.fromtimestamp(epoch + at, timezone.utc) for at in (min(times), max(times)))
+    dates = (
+        datetime.fromtimestamp(epoch + at, timezone.utc)
+        for at in (min(times), max(times))
+    )
     between = " to ".join(f"{date:%H:%M:%S}" for date in dates)
     return f"the servers counted from {between} UTC: {'; '.join(words)}"
 
@@ -227,12 +259,18 @@ def for_record(noted: Noted, runs: Sequence[PhaseRun]) -> dict[str, dict[str, ob
                     round((before + after) / 2 - run.started, 2),
                     round(_what(target, grown) / (after - before), 3),
                 )
-                for before, after, grown in _grown(seen, run.started, run.ended, _POINTS)
+                for before, after, grown in _grown(
+                    seen, run.started, run.ended, _POINTS
+                )
             ]
             for target, seen in looks.items()
         }
-        moved = {target: sum(rate for _, rate in curve) for target, curve in curves.items()}
-        shown = sorted((t for t, sum_ in moved.items() if sum_), key=moved.__getitem__)[:_CURVES]
+        moved = {
+            target: sum(rate for _, rate in curve) for target, curve in curves.items()
+        }
+        shown = sorted((t for t, sum_ in moved.items() if sum_), key=moved.__getitem__)[
+            :_CURVES
+        ]
         if shown:
             found[f"{run.name}.{run.repetition}"] = {
                 target: curves[target] for target in sorted(shown)

@@ -7,7 +7,13 @@ from typing import Any, Final
 
 from iogauge.cases.storage import StorageCheck
 from iogauge.core import untrusted
-from iogauge.core.measurement import Metric, Phase, Quantity, ToolOutput, ToolOutputError
+from iogauge.core.measurement import (
+    Metric,
+    Phase,
+    Quantity,
+    ToolOutput,
+    ToolOutputError,
+)
 from iogauge.evidence.model import SECONDS
 from iogauge.plan.case import AGENT, DIR, REP, Access, CasePlan, PhasePlan
 from iogauge.tools import parsing
@@ -23,7 +29,9 @@ _KINDS: Final = {
     "remove": "remove",
 }
 _IMPORT: Final = Metric("import_time", "s", "less")
-_RATES: Final = {name: Metric(f"{name}_rate", "ops/s") for name in _KINDS if name != "import"}
+_RATES: Final = {
+    name: Metric(f"{name}_rate", "ops/s") for name in _KINDS if name != "import"
+}
 #: A clone of one part is made beside the tree, and the tree beside its archive.
 _COPIES: Final = len(walking.PARTS) + 1
 
@@ -36,7 +44,9 @@ def parse(text: str, files: int, data_bytes: int) -> ToolOutput:
     # A launcher may join the lines of several tasks.
     begins = [match.start() for match in re.finditer(r'\{"walk"', text)]
     try:
-        reports = [Walked.from_json(untrusted.decode_json(text, at)[0]) for at in begins]
+        reports = [
+            Walked.from_json(untrusted.decode_json(text, at)[0]) for at in begins
+        ]
     except (ValueError, TypeError) as error:
         raise ToolOutputError(f"walk: a report is damaged: {error}") from error
     if not reports:
@@ -44,7 +54,9 @@ def parse(text: str, files: int, data_bytes: int) -> ToolOutput:
     count, words = len(reports), reports[0].words
     if len({one.words for one in reports}) > 1 or len(words) != 6:
         raise ToolOutputError("walk: the tasks were told different words, or not six")
-    if sorted(one.rank for one in reports) != list(range(count)) or words[-1] != str(count):
+    if sorted(one.rank for one in reports) != list(range(count)) or words[-1] != str(
+        count
+    ):
         raise ToolOutputError(f"walk: reports of {count} task(s), expected {words[-1]}")
     for one in reports:
         if one.files != files or one.seconds <= 0:
@@ -108,8 +120,12 @@ class ColdWalkCheck(StorageCheck):
     def _phase(self, name: str) -> PhasePlan:
         files, data = self._files, walking.bytes_of(self._files)
         handled = files * {"unpack": len(walking.PARTS), "remove": _COPIES}.get(name, 1)
-        told = f"{name}-changed" if (name, self.meanwhile) == ("list", "changed") else name
-        metric, quantity = (_IMPORT, SECONDS) if name == "import" else (_RATES[name], "rate")
+        told = (
+            f"{name}-changed" if (name, self.meanwhile) == ("list", "changed") else name
+        )
+        metric, quantity = (
+            (_IMPORT, SECONDS) if name == "import" else (_RATES[name], "rate")
+        )
         makes = _KINDS[name] == "create"
         return PhasePlan(
             name=name,
@@ -138,7 +154,9 @@ class ColdWalkCheck(StorageCheck):
         files, data = self._files, walking.bytes_of(self._files)
         packed = self.nodes * len(walking.PARTS) * (data + walking.HEADER_BYTES * files)
         words = self._words("pack", "pack")
-        pack = PhasePlan(name="pack", command=words, launch="tasks", stored_bytes=packed)
+        pack = PhasePlan(
+            name="pack", command=words, launch="tasks", stored_bytes=packed
+        )
         return self.case(
             "walk",
             [self._phase(name) for name in _KINDS],

@@ -61,7 +61,13 @@ class Walked(Plain):
 
 
 #: Variables in which launchers tell a task its number.
-_RANKS: Final = ("OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID", "FLUX_TASK_RANK")
+_RANKS: Final = (
+    "OMPI_COMM_WORLD_RANK",
+    "PMIX_RANK",
+    "PMI_RANK",
+    "SLURM_PROCID",
+    "FLUX_TASK_RANK",
+)
 
 
 def size_of(number: int) -> int:
@@ -97,9 +103,14 @@ def _names(number: int) -> list[str]:
 def _members(part: str, files: int) -> Iterator[tuple[str, bytes]]:
     for number in range(files):
         size = size_of(number)
-        yield "/".join([part, *_names(number)]), b"#" * max(size - 1, 0) + b"\n" * (size > 0)
+        yield (
+            "/".join([part, *_names(number)]),
+            b"#" * max(size - 1, 0) + b"\n" * (size > 0),
+        )
     if part == "import":
-        modules = (".".join(_names(number)).removesuffix(".py") for number in range(files))
+        modules = (
+            ".".join(_names(number)).removesuffix(".py") for number in range(files)
+        )
         text = "".join(f"import {name.removesuffix('.__init__')}\n" for name in modules)
         yield f"{part}/{_ALL}.py", text.encode()
 
@@ -126,7 +137,13 @@ def _walk(phase: str, own: Path, next_one: Path, files: int) -> int:
             return max(0, lines - 1 - directories_of(files))
         case "import":
             counted = "sum(name.startswith('stack') for name in sys.modules)"
-            words = (sys.executable, "-S", "-B", "-c", f"import sys, {_ALL}; print({counted})")
+            words = (
+                sys.executable,
+                "-S",
+                "-B",
+                "-c",
+                f"import sys, {_ALL}; print({counted})",
+            )
             path = os.environ | {"PYTHONPATH": str(next_one / "import")}
             return int(output(*words, environment=path))
         case "clone":
@@ -161,7 +178,9 @@ def _rank() -> int:
     for name in _RANKS:
         if os.environ.get(name, "").isdecimal():
             return int(os.environ[name])
-    raise ValueError(f"the launcher tells a task no number: none of {', '.join(_RANKS)} is set")
+    raise ValueError(
+        f"the launcher tells a task no number: none of {', '.join(_RANKS)} is set"
+    )
 
 
 def command(words: list[str]) -> int | None:

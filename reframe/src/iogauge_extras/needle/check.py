@@ -104,29 +104,51 @@ class NeedleCheck(FioCheck):
             filename_format="probe$clientuid.$jobnum.$filenum",
         )
         write = replace(layout, name="write", runtime_s=seconds)
-        return layout, write, replace(write, name="read", pattern="read", fsync_at_end=False)
+        return (
+            layout,
+            write,
+            replace(write, name="read", pattern="read", fsync_at_end=False),
+        )
 
     def _needle(
-        self, texts: Mapping[str, str], probes: Mapping[str, Any], *servers: str, **case: Any
+        self,
+        texts: Mapping[str, str],
+        probes: Mapping[str, Any],
+        *servers: str,
+        **case: Any,
     ) -> CasePlan:
         """Return the case: all rounds of each way, with job files. ``servers`` is the file that lists the probed nodes."""
         deviation = self.site.limits.max_deviation
 
         def one_pass(way: Any) -> PhasePlan:
             rounds = Rounds(
-                direction=way, rounds=self.repetitions, max_deviation=deviation, **probes
+                direction=way,
+                rounds=self.repetitions,
+                max_deviation=deviation,
+                **probes,
             )
             of_files = Access(direction=way, o_direct=True, fsync=way == "write")
 
             def parse(printed: Printed) -> ToolOutput:
-                return parse_rounds(printed.result + printed.stderr, rounds, printed.servers)
+                return parse_rounds(
+                    printed.result + printed.stderr, rounds, printed.servers
+                )
 
             return PhasePlan(
                 name=way,
-                command=["sh", str(_ROUNDS), f"{way}.fio", str(rounds.rounds), *servers],
+                command=[
+                    "sh",
+                    str(_ROUNDS),
+                    f"{way}.fio",
+                    str(rounds.rounds),
+                    *servers,
+                ],
                 launch="servers" if servers else "once",
                 parse=parse,
-                rates={f"{way}_slowest": (way, "slowest"), f"{way}_median": (way, "median")},
+                rates={
+                    f"{way}_slowest": (way, "slowest"),
+                    f"{way}_median": (way, "median"),
+                },
                 access=Access(direction="metadata") if way == "create" else of_files,
                 pauses=True,
                 asks=True,
@@ -146,7 +168,9 @@ class OneProcessNeedleCheck(NeedleCheck):
         """Return the defaults of every check, but one task on each node."""
         return {**super().declared(), "tasks_per_node": 1}
 
-    def _names(self, key: str, names: Callable[[int], tuple[str, ...]]) -> tuple[str, ...]:
+    def _names(
+        self, key: str, names: Callable[[int], tuple[str, ...]]
+    ) -> tuple[str, ...]:
         """Return the names of as many targets as the topology's ``key`` declares.
 
         Raises ValueError if it declares none, and for several processes.
@@ -208,8 +232,14 @@ class MdtNeedleCheck(OneProcessNeedleCheck):
 
     def plan(self) -> CasePlan:
         """Create empty files on each metadata target in turn."""
-        names, limits = self._names("metadata_targets", of_metadata_targets), self.site.limits
-        seconds, turns = self._turn_seconds(len(names)), most_turns(len(names), self.repetitions)
+        names, limits = (
+            self._names("metadata_targets", of_metadata_targets),
+            self.site.limits,
+        )
+        seconds, turns = (
+            self._turn_seconds(len(names)),
+            most_turns(len(names), self.repetitions),
+        )
         files = (limits.case_files - len(names)) // turns
         if files < _LEAST_FILES:
             raise ValueError(
@@ -220,7 +250,9 @@ class MdtNeedleCheck(OneProcessNeedleCheck):
             metadata_job("filecreate", files=files, runtime_s=seconds),
             filename_format=f"{ROUND}.$clientuid.$jobnum.$filenum",
         )
-        jobs = (replace(job, name=name, directory=f"{DIRECTORY}/{name}") for name in names)
+        jobs = (
+            replace(job, name=name, directory=f"{DIRECTORY}/{name}") for name in names
+        )
         return self._needle(
             {"create.fio": "\n".join(job.job_file() for job in jobs)},
             {"targets": names},

@@ -16,7 +16,13 @@ from statistics import NormalDist
 from types import MappingProxyType
 from typing import Any, Final, Literal
 
-from iogauge.core.measurement import Phase, Quantity, ToolOutput, ToolOutputError, Unsettled
+from iogauge.core.measurement import (
+    Phase,
+    Quantity,
+    ToolOutput,
+    ToolOutputError,
+    Unsettled,
+)
 from iogauge.core.units import with_unit
 from iogauge.tools.fio.output import join_options
 from iogauge.tools.parsing import excerpt, unique
@@ -120,7 +126,9 @@ class Needle:
         does not explain it.
         """
         found: dict[str, list[Probe]] = {}
-        for probe in self.probes if all(one.name in server_of for one in self.probes) else ():
+        for probe in (
+            self.probes if all(one.name in server_of for one in self.probes) else ()
+        ):
             found.setdefault(server_of[probe.name], []).append(probe)
         scale = max(LEAST_SCALE, self.within) * math.sqrt(math.pi / 2 / self.rounds)
         limit = NormalDist().inv_cdf(FALSE_ALARMS / len(self.probes)) * scale
@@ -164,13 +172,19 @@ class Needle:
             for server, mine in servers.items()
         ]
         told = [probe for mine in servers.values() for probe in mine]
-        slow, unproven = ([p for p in some if p not in told] for some in (self.slow, self.open))
+        slow, unproven = (
+            [p for p in some if p not in told] for some in (self.slow, self.open)
+        )
         parts += self._named(slow, "that are slow")
-        parts += self._named(unproven, f"below {1 - self.max_deviation:.0%}, and not proven")
+        parts += self._named(
+            unproven, f"below {1 - self.max_deviation:.0%}, and not proven"
+        )
         if not parts:
             parts.append(f"slowest is {self._say(self.slowest)}")
         seemed = "{0.name} seemed slow in the rounds ({0.in_rounds:.0%}), and is not when measured again {1} times ({0.share:.0%})"
-        parts += _first(self.cleared, lambda p: seemed.format(p, self.turns), "that seemed slow")
+        parts += _first(
+            self.cleared, lambda p: seemed.format(p, self.turns), "that seemed slow"
+        )
         parts += self._named(self.fast, "that are fast", "faster than the others: ")
         parts.append(
             f"the turns of each differ by {self.within:.0%}, their medians by {self.between:.0%} "
@@ -182,7 +196,9 @@ class Needle:
         return _first(probes, lambda probe: before + self._say(probe), what)
 
     def _say(self, probe: Probe) -> str:
-        said = f"{probe.name}: {with_unit(probe.rate, self.unit)}, {probe.share:.0%} of "
+        said = (
+            f"{probe.name}: {with_unit(probe.rate, self.unit)}, {probe.share:.0%} of "
+        )
         if probe.t is None:
             return f"{said}the median of all"
         return (
@@ -191,7 +207,9 @@ class Needle:
         )
 
 
-def _first(probes: Sequence[Probe], say: Callable[[Probe], str], what: str) -> list[str]:
+def _first(
+    probes: Sequence[Probe], say: Callable[[Probe], str], what: str
+) -> list[str]:
     """Return the words of the first probes, and how many more there are."""
     more = [f"and {len(probes) - _NAMED} more {what}"] if len(probes) > _NAMED else []
     return [*map(say, probes[:_NAMED]), *more]
@@ -227,9 +245,15 @@ def decide(
     probes = []
     for name, in_round in in_rounds.items():
         share, t, limit = proofs.get(name, (in_round, None, 0.0))
-        rate = statistics.median(measured_again[name]) if name in proofs else median_of[name]
+        rate = (
+            statistics.median(measured_again[name])
+            if name in proofs
+            else median_of[name]
+        )
         probes.append(
-            Probe(name=name, rate=rate, share=share, in_rounds=in_round, t=t, limit=limit)
+            Probe(
+                name=name, rate=rate, share=share, in_rounds=in_round, t=t, limit=limit
+            )
         )
     probes.sort(key=lambda probe: (probe.share, probe.name))
     between, within = _between(in_rounds), _within(rates)
@@ -237,7 +261,8 @@ def decide(
     fast = [
         probe
         for probe in reversed(probes)
-        if probe.share > 1 + max_deviation and math.log(probe.share) / scale > FAST_LIMIT
+        if probe.share > 1 + max_deviation
+        and math.log(probe.share) / scale > FAST_LIMIT
     ]
     return Needle(
         probes=tuple(probes),
@@ -279,7 +304,9 @@ def _proofs(
 
 def _between(share: Mapping[str, float]) -> float:
     """Return the robust standard deviation of ln(share) between probes."""
-    return MAD_TO_SIGMA * statistics.median(abs(math.log(value)) for value in share.values())
+    return MAD_TO_SIGMA * statistics.median(
+        abs(math.log(value)) for value in share.values()
+    )
 
 
 def _within(rates: Mapping[str, Sequence[float]]) -> float:
@@ -302,7 +329,10 @@ def _within(rates: Mapping[str, Sequence[float]]) -> float:
 
 def medians(rates: Mapping[str, Sequence[float]]) -> dict[str, float]:
     """Return the median of every probe's rounds to five digits, as a record keeps them."""
-    return {name: float(f"{statistics.median(values):.5g}") for name, values in rates.items()}
+    return {
+        name: float(f"{statistics.median(values):.5g}")
+        for name, values in rates.items()
+    }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -333,7 +363,9 @@ def parse_rounds(
     """
     turns = parse_turns(text)
     if not turns:
-        raise ToolOutputError(f"needle: no turn in the output; it begins: {excerpt(text)}")
+        raise ToolOutputError(
+            f"needle: no turn in the output; it begins: {excerpt(text)}"
+        )
     hosts = unique(turn.probe for turn in turns)
     names, table = planned.targets or hosts, by_round(turns)
     if not planned.targets and len(hosts) != planned.nodes:
@@ -341,9 +373,14 @@ def parse_rounds(
             f"needle: {len(hosts)} node(s) ({', '.join(hosts)}): expected {planned.nodes}"
         )
     for turn in turns:
-        where, jobs = f"needle, round {turn.round}, {turn.probe}", turn.output.parameters["jobs"]
+        where, jobs = (
+            f"needle, round {turn.round}, {turn.probe}",
+            turn.output.parameters["jobs"],
+        )
         if turn.phase.name != planned.direction:
-            raise ToolOutputError(f"{where}: {turn.phase.name}, expected {planned.direction}")
+            raise ToolOutputError(
+                f"{where}: {turn.phase.name}, expected {planned.direction}"
+            )
         if planned.targets and [*jobs] != [turn.probe]:  # type: ignore[misc]
             raise ToolOutputError(f"{where}: fio ran another job")
     rates = rates_of(table, names, range(1, planned.rounds + 1))
@@ -361,7 +398,9 @@ def parse_rounds(
         for number in sorted(table)
     ]
     told = {"rates": rates, "rounds": in_order}
-    return _as_output(turns, len(hosts), planned, needle, needle.describe(server_of), told)
+    return _as_output(
+        turns, len(hosts), planned, needle, needle.describe(server_of), told
+    )
 
 
 def _as_output(
@@ -379,11 +418,15 @@ def _as_output(
     options = {
         name: value
         for name, value in outputs[0].parameters.items()
-        if isinstance(value, str) and all(o.parameters.get(name) == value for o in outputs)
+        if isinstance(value, str)
+        and all(o.parameters.get(name) == value for o in outputs)
     }
     of_turns: list[Any] = [output.parameters["jobs"] for output in outputs]
     names = unique(name for turn in of_turns for name in turn)
-    jobs = {name: join_options([turn[name] for turn in of_turns if name in turn]) for name in names}
+    jobs = {
+        name: join_options([turn[name] for turn in of_turns if name in turn])
+        for name in names
+    }
     return ToolOutput(
         tool="fio",
         version=", ".join(unique(output.version for output in outputs)),
@@ -399,7 +442,9 @@ def _as_output(
                 operations=sum(phase.operations or 0 for phase in phases),
             ),
         ),
-        tasks=None if planned.targets or None in tasks else sum(task or 0 for task in tasks),
+        tasks=None
+        if planned.targets or None in tasks
+        else sum(task or 0 for task in tasks),
         nodes=1 if planned.targets else hosts,
         warnings=unique(warning for output in outputs for warning in output.warnings),
         parameters={**options, "jobs": jobs, **told},

@@ -112,7 +112,9 @@ def by_round(turns: Sequence[Turn]) -> dict[int, dict[str, float]]:
     for turn in turns:
         row = rounds.setdefault(turn.round, {})
         if turn.probe in row:
-            raise ToolOutputError(f"needle, round {turn.round}: {turn.probe} was measured twice")
+            raise ToolOutputError(
+                f"needle, round {turn.round}: {turn.probe} was measured twice"
+            )
         row[turn.probe] = turn.quantity.value
     return rounds
 
@@ -151,7 +153,11 @@ def orders(names: Sequence[str], rounds: int, word: str) -> list[tuple[str, ...]
             half = (len(first) + 1) // 2
             second = first[half:] + first[:half]
             places = {name: first.index(name) + second.index(name) for name in first}
-            found += [first, second, tuple(sorted(first, key=lambda name: -places[name]))]
+            found += [
+                first,
+                second,
+                tuple(sorted(first, key=lambda name: -places[name])),
+            ]
         else:
             found += [first, first[::-1]][:left]
     return found
@@ -219,7 +225,9 @@ def again(rates: Mapping[str, Sequence[float]], max_deviation: float) -> Again:
     """
     share = shares(rates)
     rounds = min(map(len, rates.values()))
-    below = sorted((n for n in share if share[n] < 1 - max_deviation), key=lambda n: (share[n], n))
+    below = sorted(
+        (n for n in share if share[n] < 1 - max_deviation), key=lambda n: (share[n], n)
+    )
     if not below:
         return Again()
     most = _most_suspects(len(share), rounds)
@@ -229,7 +237,9 @@ def again(rates: Mapping[str, Sequence[float]], max_deviation: float) -> Again:
     return Again(tuple(below[:most]), tuple(healthy[:OTHERS]))
 
 
-def next_turns(job_file: str, rounds: int, measured: str, servers: str | None) -> list[str]:
+def next_turns(
+    job_file: str, rounds: int, measured: str, servers: str | None
+) -> list[str]:
     """Return the lines of the answer: none if no probe is a suspect.
 
     Raises OSError or ValueError for files that are missing or damaged.
@@ -264,7 +274,9 @@ def command(words: list[str]) -> int | None:
     """``turns JOBFILE ROUNDS MEASURED [SERVERS]``: print the next lines; return None for other words."""
     match words:
         case [job_file, rounds, measured, *servers]:
-            lines = next_turns(job_file, int(rounds), measured, servers[0] if servers else None)
+            lines = next_turns(
+                job_file, int(rounds), measured, servers[0] if servers else None
+            )
             sys.stdout.writelines(f"{line}\n" for line in lines)
             return 0
     return None

@@ -32,7 +32,9 @@ from iogauge_extras.newsite.scheduler import Queue, Slurm
 from iogauge_extras.newsite.seen import NodeSeen, look_here, look_through
 from iogauge_extras.newsite.writing import Described
 
-_Ceiling = Annotated[str | None, typer.Option(help="Bandwidth of a client: '100 Gbit/s'.")]
+_Ceiling = Annotated[
+    str | None, typer.Option(help="Bandwidth of a client: '100 Gbit/s'.")
+]
 
 #: The time limit until the plan says how long the longest case takes, and the least one.
 _FIRST_LIMIT, _LEAST_LIMIT_S = "1h", 1800
@@ -52,13 +54,21 @@ def _place(name: str, into: Path | None) -> Path:
         f"name a folder of your own (mkdir -p DIR && iogauge --sites DIR site new {name}), or make a "
         "repository (--repository DIR)"
     )
-    if into is None and len(found := folders.site_dirs()) == 1 and BUNDLED in found[0].parents:
+    if (
+        into is None
+        and len(found := folders.site_dirs()) == 1
+        and BUNDLED in found[0].parents
+    ):
         raise slip(f"there is no folder of your own for the site: {remedy}")
     parent = into / "sites" if into else folders.site_dirs()[0]
     there = next(one for one in (parent, *parent.parents) if os.path.exists(one))
     if not os.access(there, os.W_OK | os.X_OK):
         raise slip(f"{getpass.getuser()} may not write in {there}: {remedy}")
-    taken = [place for one in (parent, *folders.site_dirs()) if (place := one / name).exists()]
+    taken = [
+        place
+        for one in (parent, *folders.site_dirs())
+        if (place := one / name).exists()
+    ]
     if taken:
         raise slip(f"{taken[0]} exists: choose another name, or remove that folder")
     return parent / name
@@ -70,11 +80,22 @@ def own_directories() -> list[str]:
     found: dict[tuple[str, str], str] = {}
     for mount in mounts.of_this_host():
         known, place = KINDS.get(mount.type), (mount.source, mount.root)
-        if known is None or known.cache == "memory" or mount.point == "/" or place in found:
+        if (
+            known is None
+            or known.cache == "memory"
+            or mount.point == "/"
+            or place in found
+        ):
             continue
-        for path in (f"{mount.point}/{user}", f"{mount.point}/users/{user}", mount.point):
+        for path in (
+            f"{mount.point}/{user}",
+            f"{mount.point}/users/{user}",
+            mount.point,
+        ):
             with contextlib.suppress(OSError):  # a mount that hangs, or is not allowed
-                if os.path.isdir(path) and processes.call_in_time(path, partial(_allowed, path)):
+                if os.path.isdir(path) and processes.call_in_time(
+                    path, partial(_allowed, path)
+                ):
                     found[place] = path
                     break
     return list(found.values())
@@ -96,7 +117,9 @@ def _queue(given: str | None) -> tuple[Slurm | None, Queue | None]:
     if text == "none":
         return slurm, None
     if slurm is None or text not in names:
-        raise slip(f"no queue {text!r}; known: {', '.join(names) or 'none, Slurm is not here'}")
+        raise slip(
+            f"no queue {text!r}; known: {', '.join(names) or 'none, Slurm is not here'}"
+        )
     return slurm, slurm.queues[names.index(text)]
 
 
@@ -106,7 +129,9 @@ def _nodes(queue: Queue | None, given: int | None) -> int:
         return 1
     nodes = given or min(4, queue.nodes)
     if nodes > queue.nodes:
-        raise slip(f"--nodes {nodes}: expected 1 to {queue.nodes}, which {queue.name} has")
+        raise slip(
+            f"--nodes {nodes}: expected 1 to {queue.nodes}, which {queue.name} has"
+        )
     return nodes
 
 
@@ -115,7 +140,14 @@ def _look(target: str, queue: Queue | None, account: str) -> NodeSeen:
     here = processes.call_in_time(target, lambda: look_here(target))
     if queue is None:
         return here
-    words = ["srun", "--nodes=1", "--ntasks=1", "--time=2", "--quiet", f"--partition={queue.name}"]
+    words = [
+        "srun",
+        "--nodes=1",
+        "--ntasks=1",
+        "--time=2",
+        "--quiet",
+        f"--partition={queue.name}",
+    ]
     words += ["--immediate=30", *([f"--account={account}"] if account else [])]
     try:
         return look_through(words, target)
@@ -124,7 +156,9 @@ def _look(target: str, queue: Queue | None, account: str) -> NodeSeen:
             f"a node of {queue.name}: {error}. Cores and memory come from sinfo. The other facts are "
             f"left out, because {here.host} may differ from a node of the queue"
         )
-        stays = {key: value for key, value in here.facts.items() if key.startswith("lustre.")}
+        stays = {
+            key: value for key, value in here.facts.items() if key.startswith("lustre.")
+        }
         return replace(
             here,
             cores=queue.cores or here.cores,
@@ -165,7 +199,11 @@ def _limit(seconds: float, queue: Queue | None) -> str:
 
 
 def _plan(
-    folder: Path, text: Callable[[str], str], queue: Queue | None, tier: str, speed: float
+    folder: Path,
+    text: Callable[[str], str],
+    queue: Queue | None,
+    tier: str,
+    speed: float,
 ) -> bool:
     """Write the settings, plan the cases, and write the time limit that they need; print the plan.
 
@@ -197,13 +235,18 @@ def _plan(
 
 def new(
     name: Annotated[str, typer.Argument(help="Name of the site.")],
-    target: Annotated[list[str] | None, typer.Option(help="Directory; may be repeated.")] = None,
-    queue: Annotated[str | None, typer.Option(help="Partition of Slurm, or none.")] = None,
+    target: Annotated[
+        list[str] | None, typer.Option(help="Directory; may be repeated.")
+    ] = None,
+    queue: Annotated[
+        str | None, typer.Option(help="Partition of Slurm, or none.")
+    ] = None,
     nodes: Annotated[int | None, typer.Option(min=1, help="Nodes of a case.")] = None,
     account: Annotated[str, typer.Option(help="Account that pays for jobs.")] = "",
     ceiling: _Ceiling = None,
     into: Annotated[
-        Path | None, typer.Option("--repository", help="Write a repository for the site there.")
+        Path | None,
+        typer.Option("--repository", help="Write a repository for the site there."),
     ] = None,
 ) -> None:
     """Describe this machine as a site: look, write its folder, plan.
@@ -223,7 +266,9 @@ def new(
     common |= {"stack": name if into else folders.LOCAL, "claimed": _claimed()}
     targets: list[Described] = []
     for path in paths:
-        targets.append(_target(path, ceiling, [one.partition for one in targets], common))
+        targets.append(
+            _target(path, ceiling, [one.partition for one in targets], common)
+        )
     raise typer.Exit(_write(folder, targets, into))
 
 
@@ -262,18 +307,29 @@ def _target(
         if not seen.view.space.bytes_total:
             raise OSError(f"{seen.fstype} keeps no data")
     except OSError as error:
-        raise slip(f"{path}: {error}. Name a directory on the storage: --target DIR") from error
+        raise slip(
+            f"{path}: {error}. Name a directory on the storage: --target DIR"
+        ) from error
     ceiling, said = _ceiling(seen, given)
     name = writing.partition_name(seen)
-    name = next(n for n in (name, *(f"{name}{k}" for k in range(2, 99))) if n not in taken)
+    name = next(
+        n for n in (name, *(f"{name}{k}" for k in range(2, 99))) if n not in taken
+    )
     speed = _speed(path, ceiling, common["nodes"])
-    known: dict[str, Any] = {"path": path, "partition": name, "seen": seen, "speed_bytes_s": speed}
+    known: dict[str, Any] = {
+        "path": path,
+        "partition": name,
+        "seen": seen,
+        "speed_bytes_s": speed,
+    }
     return Described(ceiling=ceiling, said=said, **known, **common)
 
 
 def add_target(
     name: Annotated[str, typer.Argument(help="Site that has been described already.")],
-    target: Annotated[str, typer.Argument(help="Directory to measure; cases write below it.")],
+    target: Annotated[
+        str, typer.Argument(help="Directory to measure; cases write below it.")
+    ],
     ceiling: _Ceiling = None,
 ) -> None:
     """Add a target to a site: a partition with the queue and the scale of its first one."""
@@ -282,7 +338,9 @@ def add_target(
     if mistakes:
         raise slip("; ".join(map(str, mistakes)))
     partitions = site["systems"][0]["partitions"]
-    options = dict(word.lstrip("-").partition("=")[::2] for word in partitions[0].get("access", ()))
+    options = dict(
+        word.lstrip("-").partition("=")[::2] for word in partitions[0].get("access", ())
+    )
     slurm, queue = _queue(options.get("partition", "none"))
     nodes = partitions[0]["extras"].get("scale", {}).get("nodes", 1)
     common = _common(name, slurm, queue, nodes, options.get("account", ""))
@@ -311,15 +369,21 @@ def _write(folder: Path, targets: Sequence[Described], into: Path | None) -> int
         os.environ[folders.VARIABLE] = os.pathsep.join(paths)
     tier = writing.sizes_of(first)[0].tier
     speed = min(one.speed_bytes_s / one.nodes for one in targets)
-    fits = _plan(folder, partial(writing.settings_text, targets), first.queue, tier, speed)
+    fits = _plan(
+        folder, partial(writing.settings_text, targets), first.queue, tier, speed
+    )
     say(f"{folder / folders.SETTINGS}: written")
     for one in targets:
         free = format_bytes(one.seen.view.space.bytes_free)
-        say(f"looked at: {one.seen.host}, {one.seen.cores} cores; {one.path}, {free} free")
+        say(
+            f"looked at: {one.seen.host}, {one.seen.cores} cores; {one.path}, {free} free"
+        )
     for text in dict.fromkeys(text for one in targets for text in writing.unknown(one)):
         say(f"not found out: {text}")
     if first.slurm is None and (other := scheduler.other_scheduler()):
-        say(f"not found out: the scheduler of {other}. Write scheduler and access (docs/sites.md)")
+        say(
+            f"not found out: the scheduler of {other}. Write scheduler and access (docs/sites.md)"
+        )
     for one in targets:
         try:
             permission.reason(one.path)
@@ -341,7 +405,9 @@ def next_commands(name: str, tier: str, into: Path | None, sites: Path) -> list[
             f"cd {into} && ./setup && . ./activate",
             f"{built}    # load the MPI's module first",
         ]
-    elif (places := os.environ.get(folders.VARIABLE)) and sites != project_root() / "site-configs":
+    elif (
+        places := os.environ.get(folders.VARIABLE)
+    ) and sites != project_root() / "site-configs":
         first = [f"export {folders.VARIABLE}={places}    # in every shell"]
     return [
         *first,

@@ -87,7 +87,12 @@ def parse_sinfo(text: str) -> tuple[Queue, ...]:
         )
         name = words[0].rstrip("*")
         here = Queue(
-            name, nodes, sockets * cores, mebibytes << 20, parse_limit(words[5]), "*" in words[0]
+            name,
+            nodes,
+            sockets * cores,
+            mebibytes << 20,
+            parse_limit(words[5]),
+            "*" in words[0],
         )
         if other := queues.get(name):
             here = replace(
@@ -114,10 +119,14 @@ def slurm() -> Slurm | None:
         queues,
         accounting=bool(storage) and "none" not in storage[1] if storage else False,
         starts_mpi=bool(mpi) and mpi[1] != "none" if mpi else False,
-        breaks_mpi=bool(mpi and "pmix" in mpi[1] and re.search(r"VERSION\s*=\s*22\.05", settings)),
+        breaks_mpi=bool(
+            mpi and "pmix" in mpi[1] and re.search(r"VERSION\s*=\s*22\.05", settings)
+        ),
     )
 
 
 def other_scheduler() -> str:
     """Return the command of a scheduler that is here and is not asked; empty if there is none."""
-    return next((name for name in ("qsub", "bsub", "flux", "oarsub") if shutil.which(name)), "")
+    return next(
+        (name for name in ("qsub", "bsub", "flux", "oarsub") if shutil.which(name)), ""
+    )

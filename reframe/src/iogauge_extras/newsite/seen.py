@@ -118,7 +118,9 @@ def look_through(words: Sequence[str], path: str) -> NodeSeen:
     sources = [str(LIBRARY.parent), os.environ.get("PYTHONPATH", "")]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sources))}
     try:
-        printed = commands.output(*command, seconds=NODE_SECONDS, environment=environment)
+        printed = commands.output(
+            *command, seconds=NODE_SECONDS, environment=environment
+        )
     except OSError:
         ask = ["sh", "-c", '[ -x "$0" ] || echo unseen', sys.executable]
         if "unseen" not in commands.output(*words, *ask, seconds=NODE_SECONDS):

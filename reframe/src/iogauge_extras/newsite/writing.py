@@ -108,7 +108,9 @@ def sizes_of(target: Described) -> tuple[TierSizes, TierSizes]:
     usual_bytes = int(DAILY_SECONDS * speed) >> 20 << 20
     if not 0 < usual_bytes <= room:
         return quick, quick
-    usual = TierSizes(usual_bytes, min(400_000 * target.nodes, most), DAILY_SECONDS, "daily")
+    usual = TierSizes(
+        usual_bytes, min(400_000 * target.nodes, most), DAILY_SECONDS, "daily"
+    )
     return usual, quick
 
 
@@ -120,14 +122,20 @@ def host_pattern(host: str) -> str:
 def partition_name(seen: NodeSeen) -> str:
     """Return a name for a partition, from the directory where the target is mounted."""
     point = seen.view.mount.point if seen.view.mount else ""
-    name = re.sub(r"[^A-Za-z0-9_-]", "_", os.path.basename(point)).strip("_-") or "target"
+    name = (
+        re.sub(r"[^A-Za-z0-9_-]", "_", os.path.basename(point)).strip("_-") or "target"
+    )
     return name if name[0].isalpha() else f"t{name}"
 
 
 def shown_bytes(size: int) -> str:
     """Return bytes as settings have them, rounded down: whole GiB, else whole MiB."""
     mebibytes = size >> 20
-    return f"{mebibytes} MiB" if not mebibytes or mebibytes % 1024 else f"{mebibytes >> 10} GiB"
+    return (
+        f"{mebibytes} MiB"
+        if not mebibytes or mebibytes % 1024
+        else f"{mebibytes >> 10} GiB"
+    )
 
 
 @functools.cache
@@ -143,14 +151,20 @@ def _form(name: str) -> Any:
     forms.filters["json"] = json.dumps
     used = (expected, format_bytes, host_pattern, sizes_of, traits)
     forms.globals |= {one.__name__: one for one in used}
-    forms.globals |= {"shown": shown_bytes, "share": f"{SHARE:.0%}", "root": os.getuid() == 0}
+    forms.globals |= {
+        "shown": shown_bytes,
+        "share": f"{SHARE:.0%}",
+        "root": os.getuid() == 0,
+    }
     return forms.get_template(f"{name}.jinja")
 
 
 def settings_text(targets: Sequence[Described], time_limit: str) -> str:
     """Return the text of settings.yaml, with a partition for each target."""
     descr = ", ".join(f"{one.seen.fstype} at {one.path}" for one in targets)
-    return str(_form("settings").render(targets=targets, descr=descr, time_limit=time_limit))
+    return str(
+        _form("settings").render(targets=targets, descr=descr, time_limit=time_limit)
+    )
 
 
 def partition_lines(target: Described, time_limit: str) -> list[str]:
@@ -212,7 +226,9 @@ _REPOSITORY: Final = {
 
 def _git(*words: str) -> str:
     """Return what git says of the clone; empty if it is none."""
-    if not (project_root() / ".git").exists():  # git would answer for a repository around it
+    if not (
+        project_root() / ".git"
+    ).exists():  # git would answer for a repository around it
         return ""
     with contextlib.suppress(OSError):
         return commands.run("git", "-C", str(project_root()), *words).stdout.strip()
@@ -221,7 +237,10 @@ def _git(*words: str) -> str:
 
 def origin(url: str) -> tuple[str, str]:
     """Return the address of a remote without a password, and the project's path in its GitLab."""
-    url = re.sub(r"^(https?://)[^/@]*@", r"\1", url) or "https://gitlab.example/hpc/iogauge.git"
+    url = (
+        re.sub(r"^(https?://)[^/@]*@", r"\1", url)
+        or "https://gitlab.example/hpc/iogauge.git"
+    )
     path = re.sub(r"\.git/?$", "", url)
     if below := re.match(r"(?:https?|ssh|git)://[^/]+/(.+)|[^/:]+:(?!//)(.+)", path):
         return url, (below[1] or below[2]).strip("/")
@@ -230,7 +249,11 @@ def origin(url: str) -> tuple[str, str]:
 
 def version() -> str:
     """Return the version of iogauge that a repository names: a tag, else a commit's id, else ``main``."""
-    return _git("describe", "--tags", "--exact-match") or _git("rev-parse", "HEAD") or "main"
+    return (
+        _git("describe", "--tags", "--exact-match")
+        or _git("rev-parse", "HEAD")
+        or "main"
+    )
 
 
 def write_repository(into: Path, site: str, partition: str, lustre: bool) -> list[Path]:
@@ -252,10 +275,14 @@ def write_repository(into: Path, site: str, partition: str, lustre: bool) -> lis
         file = into / name.format(site=site)
         if file.exists():
             continue
-        text = (project_root() / "ci" / "repository" / template).read_text(encoding="utf-8")
+        text = (project_root() / "ci" / "repository" / template).read_text(
+            encoding="utf-8"
+        )
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(
-            re.sub(rf"\b(?<!_)({'|'.join(words)})\b", lambda match: words[match[1]], text),
+            re.sub(
+                rf"\b(?<!_)({'|'.join(words)})\b", lambda match: words[match[1]], text
+            ),
             encoding="utf-8",
         )
         file.chmod(mode)

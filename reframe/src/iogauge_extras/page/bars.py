@@ -24,8 +24,25 @@ from iogauge.site import folders
 from iogauge.site.marks import PUBLISHED
 from iogauge.site.references import References, leaves
 from iogauge_extras.ceilings.table import Chain
-from iogauge_extras.page.charts import TOP, WIDE, Axis, bounds, figure, linked, mark, word
-from iogauge_extras.page.sweeps import Dot, Plot, Trace, drawable, held_of, label_of, spaced
+from iogauge_extras.page.charts import (
+    TOP,
+    WIDE,
+    Axis,
+    bounds,
+    figure,
+    linked,
+    mark,
+    word,
+)
+from iogauge_extras.page.sweeps import (
+    Dot,
+    Plot,
+    Trace,
+    drawable,
+    held_of,
+    label_of,
+    spaced,
+)
 
 if TYPE_CHECKING:
     from iogauge_extras.compare.sides import Ratio
@@ -106,7 +123,14 @@ def _row(bar: Bar, axis: Axis, y: int, thick: int = 14) -> Iterator[str]:
     left, x, middle = axis.start, axis.at, y + 11
     top = middle - thick // 2
     if bar.track:
-        yield mark("rect", "track", x=left, y=top - 1, width=x(bar.track) - left, height=thick + 2)
+        yield mark(
+            "rect",
+            "track",
+            x=left,
+            y=top - 1,
+            width=x(bar.track) - left,
+            height=thick + 2,
+        )
     if bar.band:
         low, high = map(x, bar.band)
         yield mark("rect", "band", x=low, y=y + 2, width=high - low, height=18)
@@ -114,10 +138,14 @@ def _row(bar: Bar, axis: Axis, y: int, thick: int = 14) -> Iterator[str]:
         low, high = map(x, bar.interval)
         ends = f"M{low:.1f} {y + 7}v8M{high:.1f} {y + 7}v8"
         yield mark("path", "part", d=f"M{low:.1f} {middle}H{high:.1f}{ends}")
-        yield mark("circle", f"run {bar.kind}", bar.tip, cx=x(bar.value), cy=middle, r=4.5)
+        yield mark(
+            "circle", f"run {bar.kind}", bar.tip, cx=x(bar.value), cy=middle, r=4.5
+        )
     elif bar.value is not None:
         width = max(x(bar.value) - left, 1.0)
-        shape = mark("rect", f"bar {bar.kind}", bar.tip, x=left, y=top, width=width, height=thick)
+        shape = mark(
+            "rect", f"bar {bar.kind}", bar.tip, x=left, y=top, width=width, height=thick
+        )
         yield linked(shape, bar.link, bar.tip)
         if bar.value > axis.high:
             yield mark("path", "run", d=f"M{x(axis.high) + 3:.1f} {y + 5}l10 6l-10 6z")
@@ -134,7 +162,11 @@ def _row(bar: Bar, axis: Axis, y: int, thick: int = 14) -> Iterator[str]:
 def probes_of(metric: MetricRecord) -> dict[str, float]:
     """Return the rate of each target or node of a needle; empty for another metric."""
     probes = metric.probes if isinstance(metric.probes, Mapping) else {}
-    return {str(name): rate[0] for name, value in probes.items() if (rate := numbers([value]))}
+    return {
+        str(name): rate[0]
+        for name, value in probes.items()
+        if (rate := numbers([value]))
+    }
 
 
 def ranking(title: str, metric: MetricRecord, outliers: Collection[str]) -> str:
@@ -145,7 +177,9 @@ def ranking(title: str, metric: MetricRecord, outliers: Collection[str]) -> str:
     ranked = sorted(probes_of(metric).items(), key=lambda probe: probe[1])
     shown = ranked
     if len(ranked) > _SLOWEST + _FASTEST:
-        between = [probe for probe in ranked[_SLOWEST:-_FASTEST] if probe[0] in outliers]
+        between = [
+            probe for probe in ranked[_SLOWEST:-_FASTEST] if probe[0] in outliers
+        ]
         shown = [*ranked[:_SLOWEST], *between, *ranked[-_FASTEST:]]
     middle = float(metric.median)
     _, top = bounds([rate for _, rate in ranked], [middle])
@@ -165,7 +199,10 @@ def ranking(title: str, metric: MetricRecord, outliers: Collection[str]) -> str:
 def gauge(metric: MetricRecord) -> str:
     """Return one line: the samples, the median as a bar, the reference and the ceiling as marks."""
     reference = drawable(metric)
-    held = {"reference": reference.value if reference else None, "ceiling": metric.ceiling}
+    held = {
+        "reference": reference.value if reference else None,
+        "ceiling": metric.ceiling,
+    }
     known = {name: float(value) for name, value in held.items() if value}
     # A value is drawn against what it is held against, whatever an outlier among the samples does.
     top = 1.06 * max([float(metric.median), *known.values()])
@@ -176,8 +213,12 @@ def gauge(metric: MetricRecord) -> str:
     if reference and (reference.least or reference.most):
         less = metric.better == "less" and reference.most
         band = (0.0 if less else reference.least or 0.0, reference.most or top)
-    kind = "slow" * (metric.verdict is Verdict.FAIL) + " off" * (not metric.verdict.is_valid)
-    lines = [(n.replace("reference", "published"), value, "") for n, value in known.items()]
+    kind = "slow" * (metric.verdict is Verdict.FAIL) + " off" * (
+        not metric.verdict.is_valid
+    )
+    lines = [
+        (n.replace("reference", "published"), value, "") for n, value in known.items()
+    ]
     dots = numbers(metric.samples)[:40]
     bar = Bar("", float(metric.median), "", "", kind, "", lines, dots, top, band)
     words = [f"measured {with_unit(metric.median, metric.unit)}"]
@@ -219,13 +260,28 @@ def beside(plot: Plot, anchor: Callable[[Dot], str]) -> str:
 
     def bar(nth: int, trace: Trace, dot: Dot) -> Bar:
         kind = f"c{nth}" + " off" * (not dot.metric.verdict.is_valid)
-        marks = [("published", dot.reference.value, held_of(dot))] if dot.reference else []
+        marks = (
+            [("published", dot.reference.value, held_of(dot))] if dot.reference else []
+        )
         tip, link = label_of(trace.name, dot), anchor(dot)
         text = format_value(dot.value)
-        return Bar(trace.name, dot.value, text, tip, kind, marks=marks, dots=dot.samples, link=link)
+        return Bar(
+            trace.name,
+            dot.value,
+            text,
+            tip,
+            kind,
+            marks=marks,
+            dots=dot.samples,
+            link=link,
+        )
 
-    found = [bar(nth, one, dot) for nth, one in enumerate(plot.traces) for dot in one.dots]
-    values = [v for bar in found for v in (bar.value or 0.0, *(mark[1] for mark in bar.marks))]
+    found = [
+        bar(nth, one, dot) for nth, one in enumerate(plot.traces) for dot in one.dots
+    ]
+    values = [
+        v for bar in found for v in (bar.value or 0.0, *(mark[1] for mark in bar.marks))
+    ]
     words = [plot.title, plot.shown_unit, f"{plot.x_name} {spaced(plot.dots[0].text)}"]
     mark = "; mark: reference" if any(bar.marks for bar in found) else ""
     title = ": ".join(filter(None, words)) + mark
@@ -244,20 +300,26 @@ def ratios(title: str, found: Sequence[Ratio]) -> str:
     for case, mine in groupby(found, key=lambda row: row.case):
         for nth, row in enumerate(mine):
             low, high = row.low or row.ratio, row.high or row.ratio
-            tip = (
-                f"{row.case} {row.metric}: B / A = {row.ratio:.3f} (95 %: {low:.3f} to {high:.3f})"
-            )
+            tip = f"{row.case} {row.metric}: B / A = {row.ratio:.3f} (95 %: {low:.3f} to {high:.3f})"
             kind, heading = (
                 "" if row.mark in ("better", "worse") else "off",
                 case if nth == 0 else "",
             )
             marks = [("reference", 1.0, "no difference")]
             bar = Bar(
-                row.metric[:_BESIDE], row.ratio, f"{row.ratio:.3f}", tip, kind, heading, marks
+                row.metric[:_BESIDE],
+                row.ratio,
+                f"{row.ratio:.3f}",
+                tip,
+                kind,
+                heading,
+                marks,
             )
             drawn.append(replace(bar, interval=(low, high)))
     known = [mark for mark in _RATIOS if mark <= reach][-2:]
-    ticks = {v: f"{v:.3g}" for v in (*(1 / mark for mark in reversed(known)), 1.0, *known)}
+    ticks = {
+        v: f"{v:.3g}" for v in (*(1 / mark for mark in reversed(known)), 1.0, *known)
+    }
     return rows(title, drawn, 1 / reach, reach, ticks)
 
 
@@ -280,19 +342,25 @@ def _published() -> list[Published]:
     best: dict[tuple[str, str, str], Published] = {}
     for site in folders.site_folders(project_root() / "site-configs"):
         references = References.of_site(site.name)
-        for check in references.data.get(PUBLISHED, ()) if not references.mistakes else ():
+        for check in (
+            references.data.get(PUBLISHED, ()) if not references.mistakes else ()
+        ):
             for _, metric, (value, *_, unit) in leaves(check, references.data[check]):
                 one = Published(value, unit, site.name, check, metric)
                 best[one[2:]] = max(one, best.get(one[2:], one))
     return list(best.values())
 
 
-def overviews(records: Iterable[Record], anchor: Callable[[Record], str]) -> Iterator[str]:
+def overviews(
+    records: Iterable[Record], anchor: Callable[[Record], str]
+) -> Iterator[str]:
     """Yield a figure for each kind of rate: the best case of each check, beside published systems."""
     best: dict[tuple[str, ...], tuple[float, MetricRecord, Record]] = {}
     for record in records:
         for metric in record.metrics if record.check not in LAYER_CHECKS else ():
-            for unit in _OVERVIEWS if metric.verdict.is_valid and metric.median > 0 else ():
+            for unit in (
+                _OVERVIEWS if metric.verdict.is_valid and metric.median > 0 else ()
+            ):
                 with contextlib.suppress(UnitError):
                     value = convert(float(metric.median), metric.unit, unit)
                     key = (unit, record.where, record.check, metric.name)
@@ -318,12 +386,16 @@ def overviews(records: Iterable[Record], anchor: Callable[[Record], str]) -> Ite
             name = f"{one.system} {one.check} {one.metric}"
             tip = f"published: {name}: {with_unit(one.value, one.unit)}"
             heading = "Published systems" if len(found) == len(mine) else ""
-            found.append(Bar(name, one.value, format_value(one.value), tip, "off", heading))
+            found.append(
+                Bar(name, one.value, format_value(one.value), tip, "off", heading)
+            )
         values = [bar.value or 1.0 for bar in found]
         low, high = min(values) / 2, max(values) * 2
         first, last = math.ceil(math.log10(low)), math.floor(math.log10(high))
         ticks = {10.0**n: f"{10.0**n:,.10g}" for n in range(first, last + 1)}
-        yield rows(f"Best case of each check, {unit}, logarithmic", found, low, high, ticks)
+        yield rows(
+            f"Best case of each check, {unit}, logarithmic", found, low, high, ticks
+        )
 
 
 #: Rows and columns that are drawn: those with the slowest cells.
@@ -346,7 +418,10 @@ def maps(records: Sequence[Record]) -> Iterator[tuple[str, str, str, Cells, Reco
                 before = found.get(title, ("", "", {}, record))[2]
                 found[title] = metric.name, metric.unit, before | {place: rate}, record
     for title, (metric_name, unit, cells, record) in found.items():
-        if len({row for row, _ in cells}) > 1 and len({column for _, column in cells}) > 1:
+        if (
+            len({row for row, _ in cells}) > 1
+            and len({column for _, column in cells}) > 1
+        ):
             yield title, metric_name, unit, cells, record
 
 
@@ -365,7 +440,12 @@ def cells_map(title: str, unit: str, cells: Cells, named: Collection[str]) -> st
                 kind = "cell slow" if {row, column} & {*named} and share < 1 else "cell"
                 strength = {"fill-opacity": round(max(0.1, min(1.0, 1.1 - share)), 2)}
                 tip = f"{row}, {column}: {with_unit(rate, unit)}, {share:.0%} of the faster half's median"
-                place = {"x": _NAMES + at * width, "y": y, "width": width - 1, "height": _HIGH - 1}
+                place = {
+                    "x": _NAMES + at * width,
+                    "y": y,
+                    "width": width - 1,
+                    "height": _HIGH - 1,
+                }
                 parts.append(mark("rect", kind, tip, **place, **strength))
     room = max(1, int(len(max(columns, key=len)) * _CHARACTER / width) + 1)
     for at in range(0, len(columns), room):

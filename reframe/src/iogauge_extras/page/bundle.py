@@ -41,10 +41,15 @@ def contents(state: Path, records: Sequence[Record], page: str) -> dict[str, str
     files["commands.sh"] = "\n".join(_commands(records)) + "\n"
     for session in dict.fromkeys(record.session for record in records):
         files |= _raw(state / "reports" / f"run-{session}.json", session)
-    hosts = {socket.gethostname()} | {host for r in records for host in _hosts(r.fingerprint)}
+    hosts = {socket.gethostname()} | {
+        host for r in records for host in _hosts(r.fingerprint)
+    }
     clean = _stand_ins(hosts)
     files = {clean(name): clean(text) for name, text in files.items()}
-    sums = [f"{hashlib.sha256(t.encode()).hexdigest()}  {name}\n" for name, t in files.items()]
+    sums = [
+        f"{hashlib.sha256(t.encode()).hexdigest()}  {name}\n"
+        for name, t in files.items()
+    ]
     return files | {"SHA256SUMS": "".join(sums)}
 
 
@@ -90,7 +95,9 @@ def _raw(report: Path, session: str) -> dict[str, str]:
                 fresh = file.is_file() and file.stat().st_size <= _LARGEST
                 if fresh and abs(file.stat().st_mtime - ended) < _MOVED_S:
                     data = file.read_bytes()
-                    folder = re.sub(r"[^\w.=-]+", "_", short_name(str(case["display_name"])))
+                    folder = re.sub(
+                        r"[^\w.=-]+", "_", short_name(str(case["display_name"]))
+                    )
                     name = f"raw/{session}/{folder}/{file.relative_to(place)}"
                     if b"\0" not in data:
                         found.setdefault(name, data.decode("utf-8", "replace"))
@@ -99,7 +106,9 @@ def _raw(report: Path, session: str) -> dict[str, str]:
 
 def _hosts(fingerprint: Mapping[str, Any]) -> Iterator[str]:
     """Return the names of nodes in a fingerprint; ``n[1-4]`` stands for its prefix."""
-    for word in re.findall(r"[\w.-]+", re.sub(r"\[.*?\]", "", str(fingerprint.get("nodes", "")))):
+    for word in re.findall(
+        r"[\w.-]+", re.sub(r"\[.*?\]", "", str(fingerprint.get("nodes", "")))
+    ):
         if len(word) > 2:  # a short one would meet parts of words
             yield word
 
@@ -111,13 +120,18 @@ def _stand_ins(hosts: set[str]) -> Callable[[str], str]:
     if (user := getpass.getuser()) != "root":
         names[user] = "user"
     longest_first = sorted(names, key=len, reverse=True)
-    words = re.compile("|".join(rf"(?<![\w]){re.escape(n)}(?![A-Za-z])" for n in longest_first))
+    words = re.compile(
+        "|".join(rf"(?<![\w]){re.escape(n)}(?![A-Za-z])" for n in longest_first)
+    )
     addresses: dict[str, str] = {}
 
     def clean(text: str) -> str:
         text = words.sub(lambda found: names[found[0]], text)
         return _ADDRESS.sub(
-            lambda found: addresses.setdefault(found[0], f"address{len(addresses) + 1}"), text
+            lambda found: addresses.setdefault(
+                found[0], f"address{len(addresses) + 1}"
+            ),
+            text,
         )
 
     return clean

@@ -55,7 +55,9 @@ class Axis:
         """Return the place of a value; of one beyond the scale, that of its end."""
         place = math.log if self.logarithmic else float
         low, high = place(self.low), place(self.high)
-        share = (place(max(value, self.low)) - low) / (high - low) if high > low else 0.5
+        share = (
+            (place(max(value, self.low)) - low) / (high - low) if high > low else 0.5
+        )
         return self.start + (self.end - self.start) * min(share, 1.0)
 
     def beyond(self, value: float) -> int:
@@ -85,7 +87,9 @@ def bounds(usual: Sequence[float], fixed: Sequence[float] = ()) -> tuple[float, 
     ordered = sorted(usual)
     if not ordered and not fixed:
         return 0.0, 1.0
-    last = len(ordered) - 1 if len(ordered) <= _FEW else int(_USUAL * (len(ordered) - 1))
+    last = (
+        len(ordered) - 1 if len(ordered) <= _FEW else int(_USUAL * (len(ordered) - 1))
+    )
     common = ordered[last] if ordered else 0.0
     cap = _BEYOND * max(common, *usual[-1:], *fixed)
     most = max([value for value in ordered if value <= cap] + list(fixed))
@@ -132,13 +136,17 @@ def word(x: float, y: float, text: str, kind: str = "", anchor: str = "start") -
 
 def curve(kind: str, points: Iterable[tuple[float, float]], tip: str = "") -> str:
     """Return a line through points."""
-    return mark("polyline", kind, tip, points=" ".join(f"{x:.1f},{y:.1f}" for x, y in points))
+    return mark(
+        "polyline", kind, tip, points=" ".join(f"{x:.1f},{y:.1f}" for x, y in points)
+    )
 
 
 def arrow(x: float, y: float, up: bool, kind: str, label: str) -> str:
     """Return the mark of a value beyond the axis."""
     tip = -7 if up else 7
-    return mark("path", f"run clip {kind}", label, d=f"M{x:.1f} {y + tip:.1f}l5 {-tip}h-10z")
+    return mark(
+        "path", f"run clip {kind}", label, d=f"M{x:.1f} {y + tip:.1f}l5 {-tip}h-10z"
+    )
 
 
 def linked(shape: str, anchor: str, label: str = "") -> str:
@@ -229,7 +237,9 @@ def bars(runs: Curve, newest: int) -> str:
     values = [run.value for run in runs.points[-newest:]]
     _, top = scale_of(runs)
     least = _LEAST_BAR * min(values, default=0.0)
-    bottom = least if least > _LEAST_BAR**2 * top else 0.0  # a loss of 30 % is no slight dip
+    bottom = (
+        least if least > _LEAST_BAR**2 * top else 0.0
+    )  # a loss of 30 % is no slight dip
 
     def bar(value: float) -> str:
         share = (value - bottom) / (top - bottom)
@@ -263,8 +273,12 @@ def svg(runs: Curve, anchors: Sequence[str] = ()) -> str:
         *scale.grid(runs.unit),
         *scale.line("reference", runs.reference, f"reference {runs.reference}"),
         *scale.line("level", runs.level, "level of the baseline"),
-        *scale.line("limit", runs.low, "lower control limit: level - 3 s of the baseline"),
-        *scale.line("limit", runs.high, "upper control limit: level + 3 s of the baseline"),
+        *scale.line(
+            "limit", runs.low, "lower control limit: level - 3 s of the baseline"
+        ),
+        *scale.line(
+            "limit", runs.high, "upper control limit: level + 3 s of the baseline"
+        ),
         *_changes(runs),
         *_runs(runs, scale, anchors),
         *_ends([run.time for run in runs.points]),
@@ -285,11 +299,17 @@ def overlay(system: str, curves: Sequence[Curve]) -> str:
     for one in sorted(curves, key=lambda one: one.since is not None):
         valid = [run for run in one.points if run.verdict not in _FOREIGN]
         level = one.level or statistics.median([run.value for run in valid] or [1.0])
-        lines.append((one, [(x.at(run.time.timestamp()), run.value / level) for run in valid]))
+        lines.append(
+            (one, [(x.at(run.time.timestamp()), run.value / level) for run in valid])
+        )
     largest = max([1.2, *(share for _, places in lines for _, share in places)])
     y = Axis(0.0, min(largest, _MOST))
     drawn = [
-        curve(f"one{' worse' if one.since else ''}", [(at, y.at(v)) for at, v in places], one.title)
+        curve(
+            f"one{' worse' if one.since else ''}",
+            [(at, y.at(v)) for at, v in places],
+            one.title,
+        )
         for one, places in lines
     ]
     title = f"{system}: all metrics, each relative to its level"
@@ -297,7 +317,9 @@ def overlay(system: str, curves: Sequence[Curve]) -> str:
     return figure(title, [*y.grid(""), *drawn, *ends])
 
 
-def over_time(title: str, curves: Mapping[str, Sequence[tuple[float, float]]], unit: str) -> str:
+def over_time(
+    title: str, curves: Mapping[str, Sequence[tuple[float, float]]], unit: str
+) -> str:
     """Return rates over the seconds of an execution; the curves have their names below and as tooltips."""
     places = [place for one in curves.values() for place in one]
     x = Axis(0.0, max([1.0, *(at for at, _ in places)]), LEFT, END)
@@ -307,7 +329,10 @@ def over_time(title: str, curves: Mapping[str, Sequence[tuple[float, float]]], u
         kind, column, row = f"trace c{number % 6}", number % 3, number // 3
         parts.append(curve(kind, [(x.at(at), y.at(rate)) for at, rate in one], name))
         at = LEFT + 190 * column, HIGH + 8 + _LINE * row
-        parts += [mark("path", kind, d=f"M{at[0]} {at[1]}h26"), word(at[0] + 34, at[1] + 4, name)]
+        parts += [
+            mark("path", kind, d=f"M{at[0]} {at[1]}h26"),
+            word(at[0] + 34, at[1] + 4, name),
+        ]
     return figure(title, parts, HIGH + _LINE * (len(curves) // 3 + 1))
 
 
@@ -317,7 +342,9 @@ def _band(runs: Curve, scale: Axis) -> Iterator[str]:
         return
     above = scale.at(scale.high if runs.most is None else runs.most)
     below = scale.at(scale.low if runs.least is None else runs.least)
-    yield mark("rect", "band", x=LEFT, y=above, width=ACROSS, height=max(below - above, 0.0))
+    yield mark(
+        "rect", "band", x=LEFT, y=above, width=ACROSS, height=max(below - above, 0.0)
+    )
 
 
 def _changes(runs: Curve) -> Iterator[str]:
@@ -329,17 +356,23 @@ def _changes(runs: Curve) -> Iterator[str]:
             why = "another series from here: the fingerprint changed"
         if why:
             yield mark("path", "change", why, d=f"M{x(number - 0.5):.1f} {TOP}v{DEPTH}")
-    first = next((k for k, run in enumerate(runs.points) if run.session == runs.since), None)
+    first = next(
+        (k for k, run in enumerate(runs.points) if run.session == runs.since), None
+    )
     if first is not None:
         at = x(first - 0.5)
         anchor = "end" if at > LEFT + ACROSS / 2 else "start"
         yield mark("path", "since", d=f"M{at:.1f} {TOP - 8}v{DEPTH + 8}")
-        yield word(at, TOP - 12, f"since {_minute(runs.points[first].time)}", "word", anchor)
+        yield word(
+            at, TOP - 12, f"since {_minute(runs.points[first].time)}", "word", anchor
+        )
 
 
 def _runs(runs: Curve, scale: Axis, anchors: Sequence[str]) -> Iterator[str]:
     """Yield the line through the runs, and a mark for each run."""
-    places = [(_places(runs).at(k), scale.at(run.value)) for k, run in enumerate(runs.points)]
+    places = [
+        (_places(runs).at(k), scale.at(run.value)) for k, run in enumerate(runs.points)
+    ]
     yield curve("runs", places)
     radius = 3.4 if len(places) < 60 else 2.6
     for k, (run, (x, y)) in enumerate(zip(runs.points, places, strict=True)):
@@ -391,7 +424,9 @@ def sweep(plot: Plot, anchor: Callable[[Dot], str]) -> str:
     y = Axis(low, max([top, *near]), logarithmic=both)
     parts = [*y.grid(plot.unit)]
     for value, text in plot.ceilings.items():
-        parts += y.line("ceiling", value, f"ceiling {with_unit(value, plot.unit)}: {text}")
+        parts += y.line(
+            "ceiling", value, f"ceiling {with_unit(value, plot.unit)}: {text}"
+        )
     for dot in {dot.x: dot for dot in dots}.values():
         parts.append(mark("path", "axis", d=f"M{x.at(dot.x):.1f} {BASE}v5"))
         parts.append(word(x.at(dot.x), BASE + 18, spaced(dot.text), anchor="middle"))
@@ -427,7 +462,9 @@ def _trace(
     trace: Trace, number: int, x: Axis, y: Axis, anchor: Callable[[Dot], str]
 ) -> Iterator[str]:
     """Yield a curve, its samples, its published points, and its dots as links to their records."""
-    yield curve(f"trace c{number}", [(x.at(dot.x), y.at(dot.value)) for dot in trace.dots])
+    yield curve(
+        f"trace c{number}", [(x.at(dot.x), y.at(dot.value)) for dot in trace.dots]
+    )
     for dot in trace.dots:
         at, up = x.at(dot.x), y.at(dot.value)
         for sample in dot.samples:

@@ -66,7 +66,9 @@ class Trouble:
     @property
     def headline(self) -> str:
         """Return one line: ``FAIL mysite:scratch IorPosix shared direct write_bw: 24.9 MiB/s``."""
-        name = " ".join(word for word in (self.kind, self.where, self.case, self.metric) if word)
+        name = " ".join(
+            word for word in (self.kind, self.where, self.case, self.metric) if word
+        )
         value = self.measured or self.reason
         return f"{name}: {value}" if value else name
 
@@ -87,13 +89,16 @@ class Trouble:
     @property
     def gist(self) -> str:
         """Return case and few words: ``mysite:scratch IorPosix shared direct: DRIFT read_bw -24.2% since 2027-01-31``."""
-        return f"{self.where} {self.case}: {self.brief}" if self.brief else self.headline
+        return (
+            f"{self.where} {self.case}: {self.brief}" if self.brief else self.headline
+        )
 
     @property
     def facts(self) -> dict[str, str]:
         """Return what is known beside the headline, by name; a remedy that the reason has is left out."""
         told = all(
-            (one.partition(": ")[2] or one) in self.reason for one in self.remedy.split("; ")
+            (one.partition(": ")[2] or one) in self.reason
+            for one in self.remedy.split("; ")
         )
         facts = {
             "expected": self.expected,
@@ -110,11 +115,15 @@ class Trouble:
     def paragraph(self) -> str:
         """Return the headline, and a line for each known fact."""
         facts = self.facts | ({"runs": bars(self.curve, BARS)} if self.curve else {})
-        return "\n".join([self.headline, *(f"  {n + ':':<10}{text}" for n, text in facts.items())])
+        return "\n".join(
+            [self.headline, *(f"  {n + ':':<10}{text}" for n, text in facts.items())]
+        )
 
     def to_json(self) -> dict[str, Any]:
         """Return the same facts as JSON values."""
-        unit, runs = (self.curve.unit, self.curve.points[-BARS:]) if self.curve else ("", ())
+        unit, runs = (
+            (self.curve.unit, self.curve.points[-BARS:]) if self.curve else ("", ())
+        )
         facts = {name: getattr(self, name) for name in _TEXTS}
         return facts | {"unit": unit, "runs": [run.value for run in runs]}
 
@@ -220,7 +229,9 @@ def _gravest_first(troubles: Sequence[Trouble]) -> list[Trouble]:
             f"{count(len(mine), 'metric')} of {count(len({t.case for t in mine}), 'case')}: valid, and without a "
             "reference; iogauge calibrate proposes them"
         )
-        found.append(Trouble(kind=Verdict.UNREFERENCED.value, where=where, case="", reason=text))
+        found.append(
+            Trouble(kind=Verdict.UNREFERENCED.value, where=where, case="", reason=text)
+        )
     return found
 
 
@@ -230,17 +241,24 @@ def _of_records(
     """Return the troubles of the records that count; adds their lines and metrics to ``named``."""
     # A failure is named once: by its confirmation, the newer one.
     newest_first = [record for record in reversed(records) if records.counts(record)]
-    troubles = [one for r in newest_first for one in _of_record(r, history, gate, named)]
+    troubles = [
+        one for r in newest_first for one in _of_record(r, history, gate, named)
+    ]
     return troubles[::-1]
 
 
 def _of_trend(history: History, named: Collection[tuple[str, str]]) -> list[Trouble]:
     """Return a trouble for each series that has become worse, but for those in ``named``."""
-    worse = {key: series for key, series in history.judged.items() if series.state is State.ALARM}
+    worse = {
+        key: series
+        for key, series in history.judged.items()
+        if series.state is State.ALARM
+    }
     return [
         _drift(series, history)
         for (line, metric), series in worse.items()
-        if (line, metric) not in named and (line, series.repeats) not in {*worse, *named}
+        if (line, metric) not in named
+        and (line, series.repeats) not in {*worse, *named}
     ]
 
 
@@ -294,11 +312,16 @@ def _of_record(
                 "expected": _expectation(metric),
                 "reason": "" if fails else about.reason,
                 "guilty": _guilty(metric),
-                "trend": _trend_words(series) if series and series.state is State.ALARM else "",
+                "trend": _trend_words(series)
+                if series and series.state is State.ALARM
+                else "",
                 # A record that the history takes for damaged has failed all the same.
                 "curve": history.curve(*key, session) if runs else None,
             }
-        more |= {"since": since, "cause": "" if remedy and cause == UNCHANGED else cause}
+        more |= {
+            "since": since,
+            "cause": "" if remedy and cause == UNCHANGED else cause,
+        }
         more |= {"where": record.where, "case": record.short_name, "remedy": remedy}
         yield Trouble(kind=about.verdict.value, **more)
 
@@ -342,12 +365,22 @@ def _since_when(
     if Verdict.PASS.value not in before:
         valid = before.count(Verdict.UNREFERENCED.value)
         unproven = f"before that {valid} valid run(s) without a reference"
-        return f"{text}; {unproven if valid else 'no PASS in the history'}", "", first["session"]
+        return (
+            f"{text}; {unproven if valid else 'no PASS in the history'}",
+            "",
+            first["session"],
+        )
     last = runs[max(n for n, one in enumerate(before) if one == Verdict.PASS.value)]
     text += f"; the last PASS: {_when(last['time'])}"
-    if last["median"] is not None and all(last[key] == first[key] for key in ("metric", "unit")):
+    if last["median"] is not None and all(
+        last[key] == first[key] for key in ("metric", "unit")
+    ):
         text += f" with {with_unit(last['median'], last['unit'])}"
-    return text, history.changed(last["fingerprint"], first["fingerprint"]), first["session"]
+    return (
+        text,
+        history.changed(last["fingerprint"], first["fingerprint"]),
+        first["session"],
+    )
 
 
 def _when(time: datetime) -> str:
@@ -359,7 +392,9 @@ def _remedies(record: Record, metric: str, verdict: Verdict) -> str:
     remedies = [
         f"{f.name}: {f.remedy}"
         for f in record.findings
-        if f.objects(verdict) and f.remedy and (not metric or f.metric in (None, metric))
+        if f.objects(verdict)
+        and f.remedy
+        and (not metric or f.metric in (None, metric))
     ]
     return "; ".join(dict.fromkeys(remedies))
 
@@ -376,7 +411,9 @@ def _trend_words(series: Judged) -> str:
 
 
 #: What is said of a series whose newest run is as it was before.
-_BACK: Final = "back at its level in the newest run; the alarm stands until more runs are good"
+_BACK: Final = (
+    "back at its level in the newest run; the alarm stands until more runs are good"
+)
 
 
 def _is_back(last: float, series: Judged) -> bool:
@@ -387,7 +424,11 @@ def _is_back(last: float, series: Judged) -> bool:
 
 
 def _drift(series: Judged, history: History) -> Trouble:
-    curve, change, level = history.curve(series.line, series.metric), series.change, series.level
+    curve, change, level = (
+        history.curve(series.line, series.metric),
+        series.change,
+        series.level,
+    )
     last = curve.points[-1].value
     cause = UNCHANGED
     if change and change.before is not None:
@@ -408,7 +449,9 @@ def _drift(series: Judged, history: History) -> Trouble:
 
 
 # What a page says first: how many cases are accepted, and what follows from the records.
-def tiles(alarm: Alarm, records: SessionRecords) -> list[tuple[str, str, str, str, int]]:
+def tiles(
+    alarm: Alarm, records: SessionRecords
+) -> list[tuple[str, str, str, str, int]]:
     """Return name, style, sign, meaning and number of the cases that are accepted, failed, invalid, unproven, missing."""
     counts = Counter(record.verdict for record in records if records.counts(record))
     unproven = sum(counts[verdict] for verdict in UNPROVEN)

@@ -13,7 +13,17 @@ import typer
 
 from iogauge.cli.planning import demand_known
 from iogauge.cli.reporting import Asked, sessions_of, write_file
-from iogauge.cli.screen import Name, Since, System, Wide, new_console, say, show, slips, warn
+from iogauge.cli.screen import (
+    Name,
+    Since,
+    System,
+    Wide,
+    new_console,
+    say,
+    show,
+    slips,
+    warn,
+)
 from iogauge.core import paths, registry
 from iogauge.core.units import format_bytes, moment
 from iogauge.report.endings import Ending, SessionRecords
@@ -30,12 +40,19 @@ NOBODY = (
 
 
 def raise_alarm(
-    names: Annotated[list[str] | None, typer.Argument(help="Sessions; the newest if none.")] = None,
-    expect: Annotated[
-        list[str] | None, typer.Option(help="system:partition that must be there; repeatable.")
+    names: Annotated[
+        list[str] | None, typer.Argument(help="Sessions; the newest if none.")
     ] = None,
-    gate: Annotated[bool, typer.Option("--gate", help="All but PASS is trouble.")] = False,
-    send: Annotated[bool, typer.Option("--send", help="Send it to the receivers.")] = False,
+    expect: Annotated[
+        list[str] | None,
+        typer.Option(help="system:partition that must be there; repeatable."),
+    ] = None,
+    gate: Annotated[
+        bool, typer.Option("--gate", help="All but PASS is trouble.")
+    ] = False,
+    send: Annotated[
+        bool, typer.Option("--send", help="Send it to the receivers.")
+    ] = False,
     link: Annotated[str, typer.Option(help="Address of the whole report.")] = "",
     test: Annotated[bool, typer.Option("--test", help="Send a test, and end.")] = False,
 ) -> None:
@@ -51,7 +68,11 @@ def raise_alarm(
         asked = Asked() if test or (expect and not names) else sessions_of(names or [])
         systems = [one.partition(":")[0] for one in expect or ()]
         systems += [record.system for record in asked.records]
-        wanted = receivers.receivers(os.environ, _declared(systems, test)) if send or test else {}
+        wanted = (
+            receivers.receivers(os.environ, _declared(systems, test))
+            if send or test
+            else {}
+        )
         if test and not wanted:
             raise ValueError(NOBODY)
         if test:
@@ -75,10 +96,16 @@ def raise_alarm(
 def _declared(systems: Sequence[str], here: bool) -> list[Receivers]:
     """Return the receivers that sites declare: those of some systems, or those of this host's site."""
     every = folders.site_folders(*folders.site_dirs())
-    of_host = folders.sites_of_host(every, socket.gethostname())[:1] if here and not systems else []
+    of_host = (
+        folders.sites_of_host(every, socket.gethostname())[:1]
+        if here and not systems
+        else []
+    )
     found: dict[Receivers, None] = {}
     for folder in [*of_host, *(one for one in every if one.name in systems)]:
-        found |= dict.fromkeys(one.alarm for one in settings.partitions(folder).values())
+        found |= dict.fromkeys(
+            one.alarm for one in settings.partitions(folder).values()
+        )
     return list(found)
 
 
@@ -101,10 +128,18 @@ def show_status(
     system: System = "",
     name: Name = "",
     since: Since = None,
-    brief: Annotated[bool, typer.Option("--brief", help="Ten lines: red or green.")] = False,
-    trend: Annotated[bool, typer.Option("--trend", help="What became worse for good.")] = False,
-    false_alarms: Annotated[float, typer.Option(help="With --trend: the share.")] = 0.05,
-    as_json: Annotated[bool, typer.Option("--json", help="With --trend: as JSON.")] = False,
+    brief: Annotated[
+        bool, typer.Option("--brief", help="Ten lines: red or green.")
+    ] = False,
+    trend: Annotated[
+        bool, typer.Option("--trend", help="What became worse for good.")
+    ] = False,
+    false_alarms: Annotated[
+        float, typer.Option(help="With --trend: the share.")
+    ] = 0.05,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="With --trend: as JSON.")
+    ] = False,
     wide: Wide = False,
 ) -> None:
     """Show a line for each case, the worst first.
@@ -119,7 +154,9 @@ def show_status(
     with slips(ValueError, TypeError, OSError):
         if trend:
             show_trend = registry.load("iogauge_commands", "trend")
-            raise typer.Exit(show_trend(system, name, since, false_alarms, as_json, wide))
+            raise typer.Exit(
+                show_trend(system, name, since, false_alarms, as_json, wide)
+            )
         start = since or moment("30d")
         cases = marks.read_marks(paths.history_dir(), system, start, name)
     if not cases:
@@ -141,12 +178,18 @@ def show_status(
 
 
 def write_bundle(
-    asked: Asked, since: datetime | None, until: datetime | None, file: Path, unasked: bool
+    asked: Asked,
+    since: datetime | None,
+    until: datetime | None,
+    file: Path,
+    unasked: bool,
 ) -> None:
     """Write what a vendor needs as one file, if the user agrees to what is in it."""
     from iogauge_extras.page import bundle
 
-    files = bundle.contents(paths.state_dir(), asked.records, report(asked, since, until)[1])
+    files = bundle.contents(
+        paths.state_dir(), asked.records, report(asked, since, until)[1]
+    )
     data = bundle.packed(files, file.name.partition(".")[0])
     raw = sum(name.startswith("raw/") for name in files)
     said = (
@@ -159,7 +202,9 @@ def write_bundle(
     write_file(file, data)
 
 
-def report(asked: Asked, since: datetime | None, until: datetime | None) -> tuple[Ending, str]:
+def report(
+    asked: Asked, since: datetime | None, until: datetime | None
+) -> tuple[Ending, str]:
     """Return how sessions ended, with what has become worse, and their page: ``iogauge report --html``."""
     from iogauge_extras.ceilings import table  # with numpy and polars
     from iogauge_extras.page.collect import collect

@@ -62,8 +62,14 @@ def read_marks(
     wanted = (*CASE, "time", "verdict", "position", *query.PLACE)
     every = narrowed(query.load(folder, columns=wanted), system=system, name=name)
     parts = []
-    for part in every.iter_slices(TOGETHER):  # so that a long history needs little memory
-        cases = part.select(*CASE, "position").with_row_index().filter(pl.col("position") == 0)
+    for part in every.iter_slices(
+        TOGETHER
+    ):  # so that a long history needs little memory
+        cases = (
+            part.select(*CASE, "position")
+            .with_row_index()
+            .filter(pl.col("position") == 0)
+        )
         parts.append(part[cases.group_by(CASE).tail(RUNS)["index"]])
     newest = pl.concat(parts or [every]).group_by(CASE).tail(RUNS)
     frame = newest.sort("time", *query.PLACE)
@@ -71,7 +77,8 @@ def read_marks(
         pl.col("case").cast(pl.String).str.replace_all(ADDED.pattern, "")
     )  # one row for all runs of --repeat
     cases = frame.group_by(*CASE[:-1], shown, maintain_order=True).agg(
-        pl.col("verdict").tail(RUNS).alias("verdicts"), pl.col("time", *query.PLACE).last()
+        pl.col("verdict").tail(RUNS).alias("verdicts"),
+        pl.col("time", *query.PLACE).last(),
     )
     if since:
         cases = cases.filter(pl.col("time") >= since)
@@ -87,7 +94,9 @@ def read_marks(
 _WORDS, _BRIEF = 10, 8
 
 
-def gravest_first(cases: Sequence[CaseStatus], troubles: Sequence[Trouble]) -> list[CaseStatus]:
+def gravest_first(
+    cases: Sequence[CaseStatus], troubles: Sequence[Trouble]
+) -> list[CaseStatus]:
     """Return cases by gravity, with why each is neither PASS nor UNREFERENCED, and what has become worse."""
     explained = []
     for case in cases:
@@ -99,17 +108,27 @@ def gravest_first(cases: Sequence[CaseStatus], troubles: Sequence[Trouble]) -> l
             told = "; ".join(dict.fromkeys(one.cause for one in mine if one.cause))
         elif verdict not in (Verdict.PASS, Verdict.UNREFERENCED):
             first = next((f for f in case.newest.findings if f.objects(verdict)), None)
-            said = (f"{first.name}: {first.saw}" if first else case.newest.reason).split()
+            said = (
+                f"{first.name}: {first.saw}" if first else case.newest.reason
+            ).split()
             why = " ".join(said[:_WORDS]) + (" …" if said[_WORDS:] else "")
-            told = f"{first.guard}: demanded: {first.demands}. {first.remedy}" if first else ""
+            told = (
+                f"{first.guard}: demanded: {first.demands}. {first.remedy}"
+                if first
+                else ""
+            )
         explained.append(replace(case, why=visible(why), told=visible(told)))
     return sorted(explained, key=lambda case: case.gravity)
 
 
-def brief(ordered: Sequence[CaseStatus], ending: Ending, width: int) -> Iterator[tuple[str, str]]:
+def brief(
+    ordered: Sequence[CaseStatus], ending: Ending, width: int
+) -> Iterator[tuple[str, str]]:
     """Yield at most ten lines with their styles: green or red, what and since when, and what comes next."""
     red = [case for case in ordered if case.gravity <= GRAVEST.index(Verdict.ERROR)]
-    shown = [case for case in ordered if case.gravity <= GRAVEST.index(Verdict.UNSTABLE)]
+    shown = [
+        case for case in ordered if case.gravity <= GRAVEST.index(Verdict.UNSTABLE)
+    ]
     style = "bold red" if ending.status else "yellow" if shown else "bold green"
     yield f"iogauge: {ending}", style
     for case in shown[: _BRIEF if len(shown) <= _BRIEF else _BRIEF - 1]:
@@ -140,14 +159,22 @@ def marks_table(ordered: Sequence[CaseStatus], wide: bool = False) -> Table:
     """
     marks = {look.letter: look.style for look in LOOKS.values()}
     runs = Column(f"last {RUNS} runs", right=True, whole=True, marks=marks)
-    case, *others = columns("case", "newest", "verdict", "why", whole=("newest", "verdict"))
+    case, *others = columns(
+        "case", "newest", "verdict", "why", whole=("newest", "verdict")
+    )
     notes = list(dict.fromkeys(one.told for one in ordered if one.told))
 
     def row(one: CaseStatus) -> tuple[str, ...]:
         letters = "".join(LOOKS[verdict].letter for verdict in one.verdicts)
         note = f" [{notes.index(one.told) + 1}]" if one.told else ""
         last = one.newest
-        return (one.case, letters, last.minute, last.verdict.value, f"{one.why}{note}".strip())
+        return (
+            one.case,
+            letters,
+            last.minute,
+            last.verdict.value,
+            f"{one.why}{note}".strip(),
+        )
 
     blocks = {
         where: list(map(row, mine))
@@ -159,4 +186,6 @@ def marks_table(ordered: Sequence[CaseStatus], wide: bool = False) -> Table:
 def marks_legend(cases: Sequence[CaseStatus]) -> str:
     """Return what the marks of some cases mean."""
     shown = {verdict for case in cases for verdict in case.verdicts}
-    return ", ".join(f"{LOOKS[one].letter} {one.value}" for one in Verdict if one in shown)
+    return ", ".join(
+        f"{LOOKS[one].letter} {one.value}" for one in Verdict if one in shown
+    )

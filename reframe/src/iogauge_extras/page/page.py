@@ -26,7 +26,13 @@ from markupsafe import Markup
 
 from iogauge.core.groups import grouped
 from iogauge.core.text import count, visible
-from iogauge.core.units import BANDWIDTH_UNITS, convert, format_bytes, format_value, in_order
+from iogauge.core.units import (
+    BANDWIDTH_UNITS,
+    convert,
+    format_bytes,
+    format_value,
+    in_order,
+)
 from iogauge.core.untrusted import numbers
 from iogauge.evidence.fingerprint import identity
 from iogauge.guards.finding import Outcome
@@ -87,7 +93,9 @@ _FIGURES: Final = 500
 _PRINTED: Final = 60
 
 #: Sign of each verdict, which tells them apart without colours.
-SIGNS: Final = {verdict.value: look.sign for verdict, look in LOOKS.items()} | {DRIFT: "↓"}
+SIGNS: Final = {verdict.value: look.sign for verdict, look in LOOKS.items()} | {
+    DRIFT: "↓"
+}
 
 TEMPLATES.globals |= {
     "looks": [(LOOKS[verdict], verdict) for verdict in Verdict],
@@ -114,20 +122,30 @@ class Drawing:
 _Anchor = Callable[[Record], str]
 
 
-def page(alarm: Alarm, records: Sequence[Record], layers: Mapping[str, Shown] | None = None) -> str:
+def page(
+    alarm: Alarm, records: Sequence[Record], layers: Mapping[str, Shown] | None = None
+) -> str:
     """Return the page of some sessions: what is wrong, every metric, and the runs of each.
 
     ``layers`` are those of each partition (``system:partition``) whose site is known here.
     """
-    below = {place: (layers or {}).get(place) for place in {record.where for record in records}}
+    below = {
+        place: (layers or {}).get(place)
+        for place in {record.where for record in records}
+    }
     found = SessionRecords(records)
-    places = {(r.session, r.line, microseconds(r.time)): f"r{n}" for n, r in enumerate(records)}
+    places = {
+        (r.session, r.line, microseconds(r.time)): f"r{n}"
+        for n, r in enumerate(records)
+    }
 
     def anchor(record: Record) -> str:
         return places.get((record.session, record.line, microseconds(record.time)), "")
 
     drawn = [trouble.curve.points for trouble in alarm.troubles if trouble.curve]
-    curves, days = (alarm.history.curves, alarm.history.days) if alarm.history else ([], {})
+    curves, days = (
+        (alarm.history.curves, alarm.history.days) if alarm.history else ([], {})
+    )
     several = [c for c in curves if len(c.points) > 1]
     others = [c for c in several if c.points not in drawn]
     script = (FOLDER / "page.js").read_text(encoding="utf-8")
@@ -153,10 +171,16 @@ def page(alarm: Alarm, records: Sequence[Record], layers: Mapping[str, Shown] | 
         results=_results(records, below),
         layers=list(_layers(below, anchor)),
         plots=list(_plots(records, anchor)),
-        needles=[*_needles(last, anchor), *_maps(records, anchor), *_of_servers(last, anchor)],
+        needles=[
+            *_needles(last, anchor),
+            *_maps(records, anchor),
+            *_of_servers(last, anchor),
+        ],
         others=others[:_FIGURES],
         left_out=max(len(others) - _FIGURES, 0),
-        calendar=_calendar(days, {(r.where, visible(r.short_name)): anchor(r) for r in last}),
+        calendar=_calendar(
+            days, {(r.where, visible(r.short_name)): anchor(r) for r in last}
+        ),
         prices=list(costs(by_time)),
         records=records,
         detail=_detail,
@@ -184,14 +208,27 @@ def _policy(script: str) -> str:
 
 
 def _chart(
-    here: Mapping[tuple[str, str, int], str], numbers: Iterator[int], curve: charts.Curve
+    here: Mapping[tuple[str, str, int], str],
+    numbers: Iterator[int],
+    curve: charts.Curve,
 ) -> tuple[Markup, list[tuple[str, charts.Run, str, str]]]:
     """Return a control chart, and each run with its row, its time, and where its record is; the newest first."""
-    names = [f"u{number}-{nth}" for number in [next(numbers)] for nth in range(len(curve.points))]
+    names = [
+        f"u{number}-{nth}"
+        for number in [next(numbers)]
+        for nth in range(len(curve.points))
+    ]
     rows = []
     for name, run in zip(names, curve.points, strict=True):
         time = run.time.astimezone(timezone.utc).isoformat().replace("+00:00", "Z")
-        rows.append((name, run, time, here.get((run.session, curve.key, microseconds(time)), "")))
+        rows.append(
+            (
+                name,
+                run,
+                time,
+                here.get((run.session, curve.key, microseconds(time)), ""),
+            )
+        )
     return Markup(charts.svg(curve, names)), rows[::-1]
 
 
@@ -219,7 +256,9 @@ def comparison(found: Contrast) -> str:
         figure=Markup(bars.ratios("B / A, with the 95 % interval", found.ratios)),
         written=written_by(),
         conclusion=[
-            words.format(counts[mark]) for mark, words in _MARKS_OF_B.items() if counts[mark]
+            words.format(counts[mark])
+            for mark, words in _MARKS_OF_B.items()
+            if counts[mark]
         ],
         signs={"better": "▲ ", "worse": "▼ "},
         kinds={"better": "PASS", "worse": "FAIL"},
@@ -236,8 +275,14 @@ def costs(records: Iterable[Record]) -> Iterator[tuple[Record, str, float]]:
     """
     newest: dict[tuple[str, str], dict[str, tuple[float, Record]]] = {}
     for record in records:
-        for metric in record.metrics if record.price and record.check not in LAYER_CHECKS else ():
-            if metric.unit in BANDWIDTH_UNITS and metric.verdict.is_valid and metric.median > 0:
+        for metric in (
+            record.metrics if record.price and record.check not in LAYER_CHECKS else ()
+        ):
+            if (
+                metric.unit in BANDWIDTH_UNITS
+                and metric.verdict.is_valid
+                and metric.median > 0
+            ):
                 bytes_s = convert(metric.median, metric.unit, "B/s")
                 cases = newest.setdefault((record.where, metric.name), {})
                 cases[record.case] = (bytes_s, record)
@@ -254,9 +299,13 @@ def cards(troubles: Sequence[Trouble]) -> list[list[tuple[Trouble, dict[str, str
         card = []
         for trouble in mine:
             known = (
-                trouble.facts if trouble.measured else {"reason": trouble.reason} | trouble.facts
+                trouble.facts
+                if trouble.measured
+                else {"reason": trouble.reason} | trouble.facts
             )
-            facts = {name: text for name, text in known.items() if text and text not in said}
+            facts = {
+                name: text for name, text in known.items() if text and text not in said
+            }
             said |= {*facts.values()}
             card.append((trouble, facts))
         found.append(card)
@@ -268,7 +317,11 @@ def _systems(alarm: Alarm, found: SessionRecords) -> Iterator[tuple[str, str, st
     for system in alarm.systems if len(alarm.systems) > 1 else ():
         mine = SessionRecords(r for r in found if visible(r.system) == system)
         troubles = [t for t in alarm.troubles if t.where.partition(":")[0] == system]
-        word = Word.FAILED if any(t.kind == DRIFT for t in troubles) else mine.ending(False).word
+        word = (
+            Word.FAILED
+            if any(t.kind == DRIFT for t in troubles)
+            else mine.ending(False).word
+        )
         gravest = f"; first of all {troubles[0].gist}" if troubles else ""
         yield system, word.value, f"{mine.ending(False).sentence}{gravest}"
 
@@ -293,7 +346,9 @@ def _results(
                     "row": row,
                     "samples": len(numbers(metric.samples)) if metric else 0,
                     "source": _note(notes, reference.source if reference else None),
-                    "ceilings": beside(layers[row.record.where], row.record.nodes, metric)
+                    "ceilings": beside(
+                        layers[row.record.where], row.record.nodes, metric
+                    )
                     if metric
                     else {},
                     "limits": _note(notes, metric.ceiling_from if metric else None),
@@ -313,7 +368,9 @@ def _plots(records: Sequence[Record], anchor: _Anchor) -> Iterator[Drawing]:
     """Yield curves over a parameter, and bars if it has one value."""
     for plot in sweeps.plots(records):
         several = len({dot.x for dot in plot.dots}) > 1
-        drawn = (charts.sweep if several else bars.beside)(plot, lambda dot: anchor(dot.record))
+        drawn = (charts.sweep if several else bars.beside)(
+            plot, lambda dot: anchor(dot.record)
+        )
         yield Drawing(Markup(drawn), plot.caption, plot.title, plot.system)
 
 
@@ -340,8 +397,12 @@ def _maps(records: Sequence[Record], anchor: _Anchor) -> Iterator[Drawing]:
     """Yield the maps of nodes and targets, with those that a failure names."""
     for title, metric, unit, cells, record in bars.maps(records):
         all_names = sorted({name for place in cells for name in place})
-        mine = [r for r in records if (r.check, r.where) == (record.check, record.where)]
-        names = sorted({name for one in mine for name in _named(one, metric, all_names)})
+        mine = [
+            r for r in records if (r.check, r.where) == (record.check, record.where)
+        ]
+        names = sorted(
+            {name for one in mine for name in _named(one, metric, all_names)}
+        )
         drawn = Markup(bars.cells_map(title, unit, cells, names))
         caption = f"darker: slower than the median of the faster half; {unit}"
         named = ", ".join(names) or "none"
@@ -358,7 +419,11 @@ def _of_servers(records: Sequence[Record], anchor: _Anchor) -> Iterator[Drawing]
 
 def _named(record: Record, metric: str, names: Iterable[str]) -> list[str]:
     """Return the targets or nodes that a failure of the metric's direction names."""
-    alike = [m for m in record.metrics if m.name.partition("_")[0] == metric.partition("_")[0]]
+    alike = [
+        m
+        for m in record.metrics
+        if m.name.partition("_")[0] == metric.partition("_")[0]
+    ]
     said = " ".join(m.reason for m in alike if m.verdict is Verdict.FAIL)
     return [n for n in names if re.search(rf"(?<![\w-]){re.escape(n)}(?![\w-])", said)]
 
@@ -381,7 +446,9 @@ def _layers(below: Mapping[str, Shown | None], anchor: _Anchor) -> Iterator[Draw
             yield Drawing(drawn, caption, f"layers {place}", system, record)
 
 
-def _calendar(days: Days, anchors: Mapping[tuple[str, str], str]) -> dict[str, Any] | None:
+def _calendar(
+    days: Days, anchors: Mapping[tuple[str, str], str]
+) -> dict[str, Any] | None:
     """Return the columns and rows of the calendar; None if all was measured on one day."""
     measured = sorted({day for worst in days.values() for day in worst})
     if len(measured) < 2:
@@ -402,14 +469,22 @@ def _detail(record: Record) -> dict[str, Any]:
     facts = [
         ("record", f"{file_of(record)}, line {record.line}, series {record.series}"),
         ("verdict", record.reason),
-        ("parameters", ", ".join(f"{key}={value}" for key, value in record.parameters.items())),
-        ("scale", f"{scale}, tier {record.tier or '-'}, variant {record.variant or '-'}"),
+        (
+            "parameters",
+            ", ".join(f"{key}={value}" for key, value in record.parameters.items()),
+        ),
+        (
+            "scale",
+            f"{scale}, tier {record.tier or '-'}, variant {record.variant or '-'}",
+        ),
         ("tools", ", ".join(sweeps.texts(record.tools))),
         ("layout", layout.get("kinds", "")),
     ]
     for metric in record.metrics:
         samples = ", ".join(map(format_value, numbers(metric.samples)[:40]))
-        cold = "".join(f"; warm-up {format_value(value)}" for value in numbers([metric.cold]))
+        cold = "".join(
+            f"; warm-up {format_value(value)}" for value in numbers([metric.cold])
+        )
         facts.append((metric.name, f"samples {samples} {metric.unit}{cold}"))
     return {
         "facts": [(name, text) for name, text in facts if text],
@@ -426,14 +501,24 @@ def _detail(record: Record) -> dict[str, Any]:
 _FACTS: Final[Mapping[str, Mapping[str, str | None]]] = {
     "file system": {
         **{"mount.type": "", "mount.source": "from", "lustre.client": "Lustre client"},
-        **{"layout.default": "default layout", "mount.options": "options", "fs.uuid": "UUID"},
+        **{
+            "layout.default": "default layout",
+            "mount.options": "options",
+            "fs.uuid": "UUID",
+        },
     },
-    "servers": {"lustre.servers": "servers", "lustre.osts": "OSTs", "lustre.mdts": "MDTs"},
+    "servers": {
+        "lustre.servers": "servers",
+        "lustre.osts": "OSTs",
+        "lustre.mdts": "MDTs",
+    },
     "clients": {
         **{"nodes": None, "node.model": "", "cpu.model": "", "cpu.cores": "cores"},
         **{"mem.bytes": "memory", "os": "", "kernel": "kernel"},
     },
-    "network": dict.fromkeys(("nic.*.model", "nic.*.speed_mbps", "ib.*.model", "ib.*.rate")),
+    "network": dict.fromkeys(
+        ("nic.*.model", "nic.*.speed_mbps", "ib.*.model", "ib.*.rate")
+    ),
     "software": {"tool.*": None, "mpi": "", "stack": None},
 }
 
@@ -465,7 +550,9 @@ def places_of(records: Sequence[Record]) -> list[tuple[str, dict[str, str]]]:
     """
     places = []
     for where, mine in sorted(grouped(records, lambda record: record.where).items()):
-        newest = sorted(mine, key=lambda record: (bool(record.fingerprint), record.time))[-1]
+        newest = sorted(
+            mine, key=lambda record: (bool(record.fingerprint), record.time)
+        )[-1]
         facts = {"target": newest.target_path}
         for fact, patterns in _FACTS.items():
             values = [
@@ -478,7 +565,9 @@ def places_of(records: Sequence[Record]) -> list[tuple[str, dict[str, str]]]:
             facts[fact] = ", ".join(dict.fromkeys(values))
         if not facts["software"]:
             facts["software"] = sweeps.stack_of(mine)
-        limits = {str(m.ceiling_from) for r in mine for m in r.metrics if m.ceiling_from}
+        limits = {
+            str(m.ceiling_from) for r in mine for m in r.metrics if m.ceiling_from
+        }
         facts["declared ceilings"] = "; ".join(sorted(limits)[:4])
         facts["records"] = f"{len(mine)}, {span_of(mine)}"
         places.append((where, {name: text for name, text in facts.items() if text}))

@@ -35,7 +35,15 @@ _NAMED: Final = 6
 
 _COLUMNS: Final = (
     *(*states.HEAD, "position"),
-    *("time", "session", "median", "metric_verdict", "verdict", "fingerprint", "confirms"),
+    *(
+        "time",
+        "session",
+        "median",
+        "metric_verdict",
+        "verdict",
+        "fingerprint",
+        "confirms",
+    ),
 )
 UNCHANGED: Final = (
     "nothing that the fingerprint knows (software, client, mount, network) changed with it: look at the "
@@ -59,7 +67,9 @@ Days = Mapping[tuple[str, str], Mapping[date, Verdict]]
 class History:
     """The history of the lines that some records measured."""
 
-    def __init__(self, folder: Path, records: Sequence[Record], span: Span = ALWAYS) -> None:
+    def __init__(
+        self, folder: Path, records: Sequence[Record], span: Span = ALWAYS
+    ) -> None:
         """Load the rows of the records' lines; those after the span's end do not count."""
         self._span, self._newest = span, {record.line: record for record in records}
         self._frame = narrowed(query.load(folder, columns=_COLUMNS), until=span.until)
@@ -67,7 +77,9 @@ class History:
         self.judged = {(series.line, series.metric): series for series in judged}
         known = self._frame["fingerprint"].drop_nulls().unique()
         self.fingerprints = query.fingerprints(folder, known.to_list())
-        self._references = {(r.line, m.name): drawable(m) for r in records for m in r.metrics}
+        self._references = {
+            (r.line, m.name): drawable(m) for r in records for m in r.metrics
+        }
 
     def _rows(self, line: str, metric: str) -> pl.DataFrame:
         """Return the rows of a metric, or those of the case; a long history has millions, so none is kept twice."""
@@ -77,16 +89,23 @@ class History:
     def runs(self, line: str, metric: str) -> list[dict[str, Any]]:
         """Return the runs of a metric (of the case if empty), oldest first."""
         rows = self._rows(line, metric)
-        return (rows if metric else rows.with_columns(metric_verdict="verdict")).to_dicts()
+        return (
+            rows if metric else rows.with_columns(metric_verdict="verdict")
+        ).to_dicts()
 
     @property
     def curves(self) -> list[Curve]:
         """Return the curves of all that has a value; what repeats another metric is in the curve of that one."""
-        keys = self._frame.select("line", "metric").drop_nulls().unique(maintain_order=True)
+        keys = (
+            self._frame.select("line", "metric")
+            .drop_nulls()
+            .unique(maintain_order=True)
+        )
         return [
             self.curve(*key)
             for key in keys.iter_rows()
-            if key[0] in self._newest and not ((one := self.judged.get(key)) and one.repeats)
+            if key[0] in self._newest
+            and not ((one := self.judged.get(key)) and one.repeats)
         ]
 
     def curve(self, line: str, metric: str, since: str = "") -> Curve:
@@ -125,14 +144,18 @@ class History:
             since=since or None,
             system=visible(str(last["system"])),
             key=line,
-            under="; ".join(filter(None, [*self._repeating(line, metric), self._under(last)])),
+            under="; ".join(
+                filter(None, [*self._repeating(line, metric), self._under(last)])
+            ),
             **self._limits(every, series),
         )
 
     def _repeating(self, line: str, metric: str) -> Iterator[str]:
         """Yield the newest value of each metric that repeats one: ``read_bw is proportional, newest 9.971 MiB/s``."""
         for name in [
-            name for (of, name), s in self.judged.items() if (of, s.repeats) == (line, metric)
+            name
+            for (of, name), s in self.judged.items()
+            if (of, s.repeats) == (line, metric)
         ]:
             last = self._rows(line, name).row(-1, named=True)
             if last["median"] is not None:
@@ -149,14 +172,20 @@ class History:
         )
         values = valid["median"].to_list()
         location, scale = statistics.fit(np.log(np.array([values[: series.baseline]])))
-        low, high = (float(np.exp(location[0] + k * scale[0])) for k in (-_SIGMAS, _SIGMAS))
+        low, high = (
+            float(np.exp(location[0] + k * scale[0])) for k in (-_SIGMAS, _SIGMAS)
+        )
         steps = tuple(valid["session"][k] for k in statistics.change_points(values))
         return {"level": series.level, "low": low, "high": high, "steps": steps}
 
     def _under(self, row: Mapping[str, Any]) -> str:
         """Return nodes, tasks, tools and stack of a run."""
         known = self.fingerprints.get(row["fingerprint"] or "", {})
-        tools = [f"{key[5:]} {value}" for key, value in known.items() if key.startswith("tool.")]
+        tools = [
+            f"{key[5:]} {value}"
+            for key, value in known.items()
+            if key.startswith("tool.")
+        ]
         stack = [f"stack {known['stack']}"] if "stack" in known else []
         record = self._newest[row["line"]]
         scale = ""
@@ -167,8 +196,12 @@ class History:
     @property
     def days(self) -> Days:
         """Return the worst verdict of each case on each of the last days of the span."""
-        rows = self._frame.select("line", "position", "verdict", day=pl.col("time").dt.date())
-        rows = rows.filter(pl.col("position") == 0, pl.col("line").is_in(list(self._newest)))
+        rows = self._frame.select(
+            "line", "position", "verdict", day=pl.col("time").dt.date()
+        )
+        rows = rows.filter(
+            pl.col("position") == 0, pl.col("line").is_in(list(self._newest))
+        )
         first = self._span.since.date() if self._span.since else date.min
         last = rows["day"].max()
         if isinstance(last, date):
@@ -185,7 +218,9 @@ class History:
         if before is None or after is None:
             return ""
         old, new = self.fingerprints.get(before, {}), self.fingerprints.get(after, {})
-        keys = [visible(f"{key}: {a} -> {b}") for key, a, b in fingerprint.changed(old, new)]
+        keys = [
+            visible(f"{key}: {a} -> {b}") for key, a, b in fingerprint.changed(old, new)
+        ]
         if not keys:
             return UNCHANGED if all(map(fingerprint.is_of_node, (old, new))) else ""
         more = f"; and {len(keys) - _NAMED} more" if len(keys) > _NAMED else ""

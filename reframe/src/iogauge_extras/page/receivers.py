@@ -27,7 +27,11 @@ from iogauge.site.extras import Receivers
 from iogauge_extras.page.collect import Alarm
 
 #: Variables whose values are secrets.
-SECRETS: Final = ("IOGAUGE_WEBHOOK_URL", "IOGAUGE_WEBHOOK_TOKEN", "IOGAUGE_GITLAB_TOKEN")
+SECRETS: Final = (
+    "IOGAUGE_WEBHOOK_URL",
+    "IOGAUGE_WEBHOOK_TOKEN",
+    "IOGAUGE_GITLAB_TOKEN",
+)
 
 #: Seconds for an answer, and before each further attempt.
 TIMEOUT: Final = 15.0
@@ -61,7 +65,8 @@ class Message:
         text, more = self.alarm.text, f"\n\n{self.link}" if self.link else ""
         if len(text) > LONGEST:
             text = (
-                text[:LONGEST].rsplit("\n", 1)[0] + "\n\n[cut here; the rest stands in the report]"
+                text[:LONGEST].rsplit("\n", 1)[0]
+                + "\n\n[cut here; the rest stands in the report]"
             )
         return text + more
 
@@ -88,9 +93,17 @@ class Message:
 
     def to_card(self) -> dict[str, object]:
         """Body for a workflow of Teams, which takes a card and no text."""
-        block = {"type": "TextBlock", "text": self.text, "wrap": True, "fontType": "Monospace"}
+        block = {
+            "type": "TextBlock",
+            "text": self.text,
+            "wrap": True,
+            "fontType": "Monospace",
+        }
         card = {"type": "AdaptiveCard", "version": "1.4", "body": [block]}
-        content = {"contentType": "application/vnd.microsoft.card.adaptive", "content": card}
+        content = {
+            "contentType": "application/vnd.microsoft.card.adaptive",
+            "content": card,
+        }
         return {"type": "message", "attachments": [content]}
 
 
@@ -115,7 +128,9 @@ def receivers(
         if one.command:
             found[one.command] = partial(run_command, shlex.split(one.command), bare)
         for file in one.webhook_files:
-            found[file] = partial(post_webhook, Path(file).read_text(encoding="utf-8").strip(), "")
+            found[file] = partial(
+                post_webhook, Path(file).read_text(encoding="utf-8").strip(), ""
+            )
     if command := environment.get("IOGAUGE_ALARM_COMMAND", ""):
         try:
             words = shlex.split(command)
@@ -123,10 +138,16 @@ def receivers(
             raise ValueError(f"IOGAUGE_ALARM_COMMAND: {error}") from None
         found["command"] = partial(run_command, words, bare)
     if url := environment.get("IOGAUGE_WEBHOOK_URL", ""):
-        found["webhook"] = partial(post_webhook, url, environment.get("IOGAUGE_WEBHOOK_TOKEN", ""))
+        found["webhook"] = partial(
+            post_webhook, url, environment.get("IOGAUGE_WEBHOOK_TOKEN", "")
+        )
     if token := environment.get("IOGAUGE_GITLAB_TOKEN", ""):
-        number = environment.get("IOGAUGE_NOTE_ON") or environment.get("CI_MERGE_REQUEST_IID", "")
-        api, project = (environment.get(name, "") for name in ("CI_API_V4_URL", "CI_PROJECT_ID"))
+        number = environment.get("IOGAUGE_NOTE_ON") or environment.get(
+            "CI_MERGE_REQUEST_IID", ""
+        )
+        api, project = (
+            environment.get(name, "") for name in ("CI_API_V4_URL", "CI_PROJECT_ID")
+        )
         if number and not (api and project):
             raise ValueError(
                 "a note needs CI_API_V4_URL and CI_PROJECT_ID, which GitLab sets in its jobs"
@@ -138,9 +159,13 @@ def receivers(
     return found
 
 
-def send_mail(to: Sequence[str], environment: Mapping[str, str], message: Message) -> None:
+def send_mail(
+    to: Sequence[str], environment: Mapping[str, str], message: Message
+) -> None:
     """Give the alarm to the host's sendmail; raises :class:`SendError`."""
-    path = f"{environment.get('PATH', '')}:/usr/sbin:/usr/lib"  # where users do not look
+    path = (
+        f"{environment.get('PATH', '')}:/usr/sbin:/usr/lib"  # where users do not look
+    )
     program = shutil.which("sendmail", path=path) or "sendmail"
     head = (
         f"To: {', '.join(to)}\nSubject: {message.alarm.title[:200]}\nMIME-Version: 1.0\n"
@@ -150,16 +175,25 @@ def send_mail(to: Sequence[str], environment: Mapping[str, str], message: Messag
 
 
 def run_command(
-    words: Sequence[str], environment: Mapping[str, str], message: Message, head: str = ""
+    words: Sequence[str],
+    environment: Mapping[str, str],
+    message: Message,
+    head: str = "",
 ) -> None:
     """Give the text to a command on its standard input, without a shell; raises :class:`SendError`."""
     if not words:
-        raise SendError("IOGAUGE_ALARM_COMMAND is empty: expected a program and its arguments")
+        raise SendError(
+            "IOGAUGE_ALARM_COMMAND is empty: expected a program and its arguments"
+        )
     try:
         given = f"{head}{message.text}\n"
-        done = commands.run(*words, seconds=COMMAND_TIMEOUT, environment=environment, given=given)
+        done = commands.run(
+            *words, seconds=COMMAND_TIMEOUT, environment=environment, given=given
+        )
     except TimeoutError:
-        raise SendError(f"{words[0]}: not done after {COMMAND_TIMEOUT:g} s, ended") from None
+        raise SendError(
+            f"{words[0]}: not done after {COMMAND_TIMEOUT:g} s, ended"
+        ) from None
     except OSError as error:
         raise SendError(f"{words[0]}: {error.strerror or error}") from None
     if done.returncode != 0:
@@ -204,7 +238,9 @@ def _post(url: str, headers: Mapping[str, str], **body: Any) -> None:
             with requests.post(
                 url,
                 headers={"Accept-Encoding": "identity", **headers},
-                auth=lambda request: request,  # no password from ~/.netrc in a token's place
+                auth=lambda request: (
+                    request
+                ),  # no password from ~/.netrc in a token's place
                 timeout=TIMEOUT,
                 verify=_trusted(),
                 allow_redirects=False,  # another host must not be given a token
@@ -215,7 +251,9 @@ def _post(url: str, headers: Mapping[str, str], **body: Any) -> None:
                     return
                 problem = f"status {answer.status_code}"
                 if 300 <= answer.status_code < 400:
-                    raise SendError(f"{host}: {problem}: redirected, which is not followed")
+                    raise SendError(
+                        f"{host}: {problem}: redirected, which is not followed"
+                    )
                 if answer.status_code < 500 and answer.status_code != 429:
                     raise SendError(f"{host}: {problem}")
         except (OSError, ValueError, urllib3.exceptions.HTTPError) as error:

@@ -24,7 +24,16 @@ from iogauge.report.outcome import newest
 
 #: Parameters that count what shares the work: twice as many should carry twice as much.
 _COUNTS: Final = frozenset(
-    {"tasks", "nodes", "servers", "boxes", "hosts", "aggregators", "stripe_count", "numjobs"}
+    {
+        "tasks",
+        "nodes",
+        "servers",
+        "boxes",
+        "hosts",
+        "aggregators",
+        "stripe_count",
+        "numjobs",
+    }
 )
 
 #: Keys of a record that are varied like a parameter, from outside of the check.
@@ -112,8 +121,14 @@ class Plot:
     @property
     def ceilings(self) -> dict[float, str]:
         """Return the ceiling that all dots share with what limits it; empty if they share none."""
-        found = {dot.metric.ceiling: str(dot.metric.ceiling_from or "") for dot in self.dots}
-        known = {value: text for value, text in found.items() if value and 0 < value < LARGEST}
+        found = {
+            dot.metric.ceiling: str(dot.metric.ceiling_from or "") for dot in self.dots
+        }
+        known = {
+            value: text
+            for value, text in found.items()
+            if value and 0 < value < LARGEST
+        }
         return known if len(found) == 1 and not self.together else {}
 
     @property
@@ -122,7 +137,9 @@ class Plot:
         records = [dot.record for dot in self.dots]
         days = sorted({record.time[:10] for record in records})
         samples = {len(dot.samples) for dot in self.dots}
-        nodes = sorted({int(r.nodes) for r in records if type(r.nodes) is int and r.nodes})
+        nodes = sorted(
+            {int(r.nodes) for r in records if type(r.nodes) is int and r.nodes}
+        )
         return "; ".join(
             part
             for part in (
@@ -165,7 +182,9 @@ def held_of(dot: Dot) -> str:
     reference = dot.reference
     if reference is None:
         return ""
-    return f"reference {with_unit(reference.value, dot.metric.unit)}: {reference.source}"
+    return (
+        f"reference {with_unit(reference.value, dot.metric.unit)}: {reference.source}"
+    )
 
 
 def texts(values: object) -> list[str]:
@@ -175,7 +194,9 @@ def texts(values: object) -> list[str]:
 
 def stack_of(records: Sequence[Record]) -> str:
     """Return the tools of some records, and the names of their stacks."""
-    tools = dict.fromkeys(str(tool) for record in records for tool in texts(record.tools))
+    tools = dict.fromkeys(
+        str(tool) for record in records for tool in texts(record.tools)
+    )
     stacks = dict.fromkeys(
         f"stack {record.stack.get('name') or record.stack.get('fingerprint')}"
         for record in records
@@ -213,7 +234,9 @@ def _varied(record: Record, name: str) -> object:
 def _others(record: Record, name: str) -> tuple[tuple[str, str], ...]:
     """Return what must be alike along a curve over ``name``, but for partition and metric."""
     fixed: dict[str, Any] = dict(record.parameters)
-    if name in _SCALE and name not in fixed:  # a sweep of the check itself may move the scale
+    if (
+        name in _SCALE and name not in fixed
+    ):  # a sweep of the check itself may move the scale
         fixed |= {key: getattr(record, key) for key in _SCALE}
     fixed.pop(name, None)
     return tuple(sorted((key, str(value)) for key, value in fixed.items()))
@@ -226,7 +249,9 @@ def plots(records: Sequence[Record]) -> list[Plot]:
         more = (str(record.variant), str(record.tier), str(sorted(record.overridden)))
         return (record.system, record.environment, record.check, *more)
 
-    usable = [record for record in newest(records) if record.metrics and not record.pinned]
+    usable = [
+        record for record in newest(records) if record.metrics and not record.pinned
+    ]
     found: list[Plot] = []
     for group in grouped(usable, alike).values():
         names = [name for record in group for name in record.parameters]
@@ -248,7 +273,9 @@ def _over(records: Sequence[Record], name: str) -> Iterator[Plot]:
     """Yield the plots of a check over one parameter; several if there are too many curves for one."""
     first = records[0]
     numbered = [
-        (record, x) for record in records if (x := _number(_varied(record, name))) is not None
+        (record, x)
+        for record in records
+        if (x := _number(_varied(record, name))) is not None
     ]
     several = len({x for _, x in numbered}) > 1
     # One value is a figure if a document has it of several systems: side by side, as the document shows them.
@@ -270,14 +297,22 @@ def _over(records: Sequence[Record], name: str) -> Iterator[Plot]:
         if len({dot.x for _, dot in mine}) > 1 or not several
     }
     # Other quantities than rates have a plot each.
-    units = grouped(curves, lambda key: (key.unit, "" if key.unit in _TOGETHER else key.metric))
+    units = grouped(
+        curves, lambda key: (key.unit, "" if key.unit in _TOGETHER else key.metric)
+    )
     for (unit, alone), keys in units.items():
         where = f"{first.check} {alone}".strip() + f" on {first.system}"
         places = grouped(keys, lambda key: key.partition)
-        titled = [(f"{where}:{place}", "metric", mine) for place, mine in places.items() if several]
+        titled = [
+            (f"{where}:{place}", "metric", mine)
+            for place, mine in places.items()
+            if several
+        ]
         for metric, mine in grouped(keys, lambda key: key.metric).items():
             if len(places) > 1:
-                titled.append((f"{first.check} {metric} on {first.system}", "partition", mine))
+                titled.append(
+                    (f"{first.check} {metric} on {first.system}", "partition", mine)
+                )
         for title, by, mine in titled:
             traces = _traces({key: curves[key] for key in mine}, by)
             for at in range(0, len(traces), _MOST):
@@ -309,8 +344,17 @@ def of_servers(record: Record) -> Iterator[tuple[str, str, dict[str, Any], str]]
     silent = found.pop("unanswered", {})
     for execution, curves in found.items():
         for kind, unit in (("OST", "MiB/s"), ("MDT", "ops/s")):
-            if mine := {name: curve for name, curve in curves.items() if f"-{kind}" in name}:
-                steps = [b[0] - a[0] for curve in mine.values() for a, b in pairwise(curve)] or [0]
+            if mine := {
+                name: curve for name, curve in curves.items() if f"-{kind}" in name
+            }:
+                steps = [
+                    b[0] - a[0] for curve in mine.values() for a, b in pairwise(curve)
+                ] or [0]
                 caption = f"counted by the servers, for all clients; a rate is that of {median(steps):.1f} s"
                 title = f"{record.short_name} {execution}: {kind}s of {record.where}"
-                yield title, unit, mine, "; ".join([caption, *map(str, silent.values())])
+                yield (
+                    title,
+                    unit,
+                    mine,
+                    "; ".join([caption, *map(str, silent.values())]),
+                )

@@ -16,7 +16,13 @@ from datetime import datetime
 from typing import Any, Final, Literal
 
 from iogauge.core import units
-from iogauge.core.measurement import Moment, Phase, Quantity, ToolOutput, ToolOutputError
+from iogauge.core.measurement import (
+    Moment,
+    Phase,
+    Quantity,
+    ToolOutput,
+    ToolOutputError,
+)
 from iogauge.plan.stage import SERVERS_SECRET
 from iogauge.tools.parsing import answer, excerpt, member
 
@@ -54,7 +60,11 @@ _GPU: Final[Mapping[Gpu, tuple[str, ...]]] = {
     "gds": ("--gpuids", "all", "--gds"),
 }
 #: Words before elbencho's without which cuFile may silently copy through the node's memory (its compatibility mode).
-STRICT: Final = ("env", "CUFILE_ALLOW_COMPAT_MODE=false", "CUFILE_FORCE_COMPAT_MODE=false")
+STRICT: Final = (
+    "env",
+    "CUFILE_ALLOW_COMPAT_MODE=false",
+    "CUFILE_FORCE_COMPAT_MODE=false",
+)
 #: What nothing that elbencho prints says.
 UNTOLD: Final = (
     "elbencho does not tell whether cuFile copied through the node's memory: the job forbids it, but a cufile.json with "
@@ -102,7 +112,11 @@ class ElbenchoOptions:
             *(["-d"] if self.own_directory and self.action == "create" else []),
             _ACTIONS[self.action][0],
             *(["--rwmixpct", str(self.reads)] if self.reads else []),
-            *(["--hostsfile", self.hosts, "--svcpwfile", SERVERS_SECRET] if self.hosts else []),
+            *(
+                ["--hostsfile", self.hosts, "--svcpwfile", SERVERS_SECRET]
+                if self.hosts
+                else []
+            ),
             *("-t", str(self.threads)),
             *("-n", str(int(self.own_directory)), "-N", str(self.files)),
             *("-s", units.tool_size(self.file_bytes) if self.file_bytes else "0"),
@@ -132,10 +146,14 @@ def parse(text: str, action: Action, files: int = 0) -> ToolOutput:
     """
     wanted = _ACTIONS[action][1]
     lines = [
-        answer(Mapping[str, Any], line, "elbencho") for line in text.splitlines() if line.strip()
+        answer(Mapping[str, Any], line, "elbencho")
+        for line in text.splitlines()
+        if line.strip()
     ]
     # The name of a mix ends with the percent of its reads.
-    names = [re.sub(r"^(RWMIX)\d+$", r"\1", str(line.get("phase_type"))) for line in lines]
+    names = [
+        re.sub(r"^(RWMIX)\d+$", r"\1", str(line.get("phase_type"))) for line in lines
+    ]
     if names.count(wanted) != 1:
         raise ToolOutputError(
             f"elbencho: {action}: expected one phase {wanted}, found {excerpt(' '.join(names))}"
@@ -155,7 +173,9 @@ def parse(text: str, action: Action, files: int = 0) -> ToolOutput:
         )
     version, command = (_said(data, "config", key) for key in ("version", "command"))
     if not _VERSION.fullmatch(version):
-        raise ToolOutputError(f"elbencho: the version is {excerpt(version)!r}, expected numbers")
+        raise ToolOutputError(
+            f"elbencho: the version is {excerpt(version)!r}, expected numbers"
+        )
     if files:
         synced_ms = sum(_count(line, *_DONE_MS, least=0) for line in lines[at + 1 :])
         phases = [_of_files(action, data, files, synced_ms)]
@@ -178,7 +198,9 @@ def parse(text: str, action: Action, files: int = 0) -> ToolOutput:
 
 def _of_bytes(name: str, data: Mapping[str, Any], *below: str) -> Phase:
     block, shown_ms = _count(data, "config", "block_size"), _count(data, *_DONE_MS)
-    moved, rate = (_count(data, "last_done", *below, key) for key in ("bytes", "bytes/s"))
+    moved, rate = (
+        _count(data, "last_done", *below, key) for key in ("bytes", "bytes/s")
+    )
     seconds = moved / rate
     if abs(seconds - shown_ms / 1000) > _ROUNDING_S + seconds / 100:
         raise ToolOutputError(
@@ -187,7 +209,10 @@ def _of_bytes(name: str, data: Mapping[str, Any], *below: str) -> Phase:
     operations = moved // block
     return Phase(
         name,
-        {"bw": Quantity(rate / 2**20, "MiB/s"), "iops": Quantity(operations / seconds, "ops/s")},
+        {
+            "bw": Quantity(rate / 2**20, "MiB/s"),
+            "iops": Quantity(operations / seconds, "ops/s"),
+        },
         seconds,
         bytes_moved=moved,
         operations=operations,
@@ -195,13 +220,18 @@ def _of_bytes(name: str, data: Mapping[str, Any], *below: str) -> Phase:
     )
 
 
-def _of_files(action: Action, data: Mapping[str, Any], files: int, synced_ms: int) -> Phase:
+def _of_files(
+    action: Action, data: Mapping[str, Any], files: int, synced_ms: int
+) -> Phase:
     entries, rate = (_count(data, "last_done", key) for key in ("entries", "entries/s"))
     shown_ms = _count(data, *_DONE_MS, least=0)
     if entries != files:
         raise ToolOutputError(f"elbencho: {action}: {entries} files, expected {files}")
     # It cuts both numbers to whole ones.
-    if not 1000 * entries / (shown_ms + 1) - 1 <= rate or rate * shown_ms > 1000 * entries:
+    if (
+        not 1000 * entries / (shown_ms + 1) - 1 <= rate
+        or rate * shown_ms > 1000 * entries
+    ):
         raise ToolOutputError(
             f"elbencho: {action}: {entries} files in {shown_ms} ms, but it says {rate} a second"
         )
@@ -221,7 +251,9 @@ def _said(data: object, *path: str) -> str:
     for key in path:
         data = member(data, key, "elbencho")
     if not isinstance(data, str):
-        raise ToolOutputError(f"elbencho: {path[-1]!r} is {excerpt(repr(data))}, expected a text")
+        raise ToolOutputError(
+            f"elbencho: {path[-1]!r} is {excerpt(repr(data))}, expected a text"
+        )
     return data
 
 
@@ -239,7 +271,9 @@ def _command(said: str) -> str:
     try:
         return " ".join(shlex.split(said))
     except ValueError:
-        raise ToolOutputError(f"elbencho: its command is cut off: {excerpt(said)}") from None
+        raise ToolOutputError(
+            f"elbencho: its command is cut off: {excerpt(said)}"
+        ) from None
 
 
 def _begin(said: str) -> Moment:

@@ -15,7 +15,16 @@ from iogauge.cases.storage import StorageCheck, share_of_bytes
 from iogauge.core import words
 from iogauge.core.measurement import Metric, Quantity, ToolOutput
 from iogauge.core.units import parse_bytes
-from iogauge.plan.case import DIR, REP, Access, CasePlan, Computed, PhasePlan, Printed, Verification
+from iogauge.plan.case import (
+    DIR,
+    REP,
+    Access,
+    CasePlan,
+    Computed,
+    PhasePlan,
+    Printed,
+    Verification,
+)
 from iogauge.plan.stage import SERVERS_HOSTS, SERVERS_NEXT
 from iogauge_extras.suites import elbencho
 
@@ -31,7 +40,11 @@ class _OnAllNodes(StorageCheck):
     own_processes = 1
 
     def _phase(
-        self, action: elbencho.Action, access: Access, rates: dict[str, str], **options: Any
+        self,
+        action: elbencho.Action,
+        access: Access,
+        rates: dict[str, str],
+        **options: Any,
     ) -> PhasePlan:
         """Return an execution; after the first, each node works on the files of another one.
 
@@ -62,7 +75,9 @@ class _OnAllNodes(StorageCheck):
             },
             access=access,
             output=output,
-            data_bytes=data * (words.reads or 100) // 100 if action in _OF_BYTES else None,
+            data_bytes=data * (words.reads or 100) // 100
+            if action in _OF_BYTES
+            else None,
             stored_bytes=data if action == "create" else 0,
             # The tool syncs what it makes and removes; nothing is left then, unless its sync did nothing.
             syncs=words.syncs,
@@ -94,7 +109,9 @@ class ElbenchoCheck(_OnAllNodes):
         sizes = {"file_bytes": each, "block_bytes": parse_bytes(self.block)}
         more: dict[str, Any] = {**sizes, "direct": True, "gpu": self.gpu}
         whole = self.nodes >= self.site.scale.nodes
-        write = Access(direction="write", o_direct=True, saturates="bandwidth" if whole else None)
+        write = Access(
+            direction="write", o_direct=True, saturates="bandwidth" if whole else None
+        )
         read = replace(write, direction="read")
         phases = [
             self._phase("write", write, {WRITE_BW.name: "bw"}, **more),
@@ -120,14 +137,24 @@ class ElbenchoMixedCheck(_OnAllNodes):
     def promise(self) -> tuple[Metric, ...]:
         """Return both bandwidths and operations, and the reads' over those alone, as of fio."""
         ratio = replace(READ_IOPS, name="read_iops_ratio", unit="1")
-        return (READ_BW, WRITE_BW, replace(READ_IOPS, name="write_iops"), READ_IOPS, ratio)
+        return (
+            READ_BW,
+            WRITE_BW,
+            replace(READ_IOPS, name="write_iops"),
+            READ_IOPS,
+            ratio,
+        )
 
     def plan(self) -> CasePlan:
         """Write the files once; then read alone, and read and write; raises ValueError if the limits allow none."""
         block = parse_bytes(self.block)
         # elbencho mixes exactly as asked in each hundred blocks.
         each = share_of_bytes(self, f"{100 * block} B")
-        more: dict[str, Any] = {"file_bytes": each, "block_bytes": block, "direct": True}
+        more: dict[str, Any] = {
+            "file_bytes": each,
+            "block_bytes": block,
+            "direct": True,
+        }
         write = Access(direction="write", o_direct=True)
         read = replace(write, direction="read")
         rates = {READ_BW.name: "bw", READ_IOPS.name: "iops"}
@@ -137,7 +164,11 @@ class ElbenchoMixedCheck(_OnAllNodes):
         beside = mixed.also("beside", written, write, data_bytes=rest)
         return self.case(
             "elbencho",
-            [self._phase("read", read, {"read_iops_alone": "iops"}, **more), mixed, beside],
+            [
+                self._phase("read", read, {"read_iops_alone": "iops"}, **more),
+                mixed,
+                beside,
+            ],
             prepare=[self._phase("write", write, {}, **more)],
             held_bytes=each * self.total_tasks,
             files=self.total_tasks,
@@ -156,7 +187,9 @@ def _strict(phase: PhasePlan) -> PhasePlan:
         assert phase.parse
         return replace(phase.parse(printed), notes={"bw": elbencho.UNTOLD})
 
-    return replace(phase, command=[*elbencho.STRICT, *phase.command], parse=parse, in_calls=False)
+    return replace(
+        phase, command=[*elbencho.STRICT, *phase.command], parse=parse, in_calls=False
+    )
 
 
 class ElbenchoFilesCheck(_OnAllNodes):
@@ -180,7 +213,9 @@ class ElbenchoFilesCheck(_OnAllNodes):
         each = files_of_each(self, self.share, self.file_bytes)
         all_files, several = each * self.total_tasks, self.nodes > 1
         offset = 1 if several else None
-        metadata, shifted = (Access(direction="metadata", task_offset=at) for at in (None, offset))
+        metadata, shifted = (
+            Access(direction="metadata", task_offset=at) for at in (None, offset)
+        )
         read = Access(direction="read", task_offset=offset, evict=not several)
         planned: tuple[tuple[Metric, elbencho.Action, Access], ...] = (
             (CREATE, "create", metadata),
@@ -189,7 +224,11 @@ class ElbenchoFilesCheck(_OnAllNodes):
             (REMOVE, "remove", metadata),
         )
         # A file is one request.
-        sizes = {"file_bytes": self.file_bytes, "block_bytes": self.file_bytes, "files": each}
+        sizes = {
+            "file_bytes": self.file_bytes,
+            "block_bytes": self.file_bytes,
+            "files": each,
+        }
         more: dict[str, Any] = {**sizes, "own_directory": self.own_directory}
         parse = partial(_parse_files, files=all_files, tasks=self.tasks_per_node)
         return self.case(

@@ -53,7 +53,10 @@ def environment(dialect: str, hints: MpiHints, *, nodes: int) -> dict[str, str]:
     OMPIO's or ROMIO's.
     """
     count, size = _STRIPING[dialect]
-    words: dict[str, int | str | None] = {count: hints.stripe_count, size: hints.stripe_bytes}
+    words: dict[str, int | str | None] = {
+        count: hints.stripe_count,
+        size: hints.stripe_bytes,
+    }
     variables: dict[str, str] = {}
     if dialect.startswith("ompio"):
         variables["OMPI_MCA_io"] = "ompio"

@@ -18,13 +18,25 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from iogauge.core.measurement import Moment, Phase, Quantity, ToolOutput, ToolOutputError
+from iogauge.core.measurement import (
+    Moment,
+    Phase,
+    Quantity,
+    ToolOutput,
+    ToolOutputError,
+)
 from iogauge.tools.mdtest import SHIFT, RankPhase, parse_rank_csv
 from iogauge.tools.parsing import excerpt, local_moment, unique
 
 #: The scored phases in IO500's order.
 PHASES: Final = (
-    *("ior-easy-write", "mdtest-easy-write", "ior-hard-write", "mdtest-hard-write", "find"),
+    *(
+        "ior-easy-write",
+        "mdtest-easy-write",
+        "ior-hard-write",
+        "mdtest-hard-write",
+        "find",
+    ),
     *("ior-easy-read", "mdtest-easy-stat", "ior-hard-read", "mdtest-hard-stat"),
     *("mdtest-easy-delete", "mdtest-hard-read", "mdtest-hard-delete"),
 )
@@ -34,9 +46,7 @@ RATES: Final = tuple(name for name in PHASES if name not in BANDWIDTHS)
 #: The seconds in which a phase must write, if the result is to be published.
 OFFICIAL_S: Final = 300
 #: What IO500 says of any run with a shorter stonewall, and of nothing else.
-TOO_SHORT: Final = (
-    r"^INVALID (stonewall-time (\d+s != |< )300s|Runtime is smaller than expected minimum runtime)$"
-)
+TOO_SHORT: Final = r"^INVALID (stonewall-time (\d+s != |< )300s|Runtime is smaller than expected minimum runtime)$"
 #: Bytes of a transfer of ior-hard, and of a file of mdtest-hard: both are part of the rules.
 IOR_HARD_BYTES: Final = 47008
 FILE_BYTES: Final = 3901
@@ -45,7 +55,9 @@ FILE_BYTES: Final = 3901
 SETTABLE: Final[Mapping[str, tuple[str, ...]]] = {
     "global": ("api", "dataPacketType"),
     "ior-easy": ("API", "transferSize", "filePerProc", "uniqueDir"),
-    **dict.fromkeys(("ior-hard", "ior-hard-write", "ior-hard-read"), ("API", "collective")),
+    **dict.fromkeys(
+        ("ior-hard", "ior-hard-write", "ior-hard-read"), ("API", "collective")
+    ),
     **dict.fromkeys(("mdtest-easy", "mdtest-hard"), ("API",)),
     "find": (
         *("nproc", "pfind-queue-length", "pfind-steal-next"),
@@ -54,13 +66,17 @@ SETTABLE: Final[Mapping[str, tuple[str, ...]]] = {
 }
 
 _GIB: Final = 2**30
-_FAULT: Final = re.compile(r"(?m)^ERROR (?:INVALID )?\([^()\n]{1,80}:\d{1,6}\) (.*\S)\s*$")
+_FAULT: Final = re.compile(
+    r"(?m)^ERROR (?:INVALID )?\([^()\n]{1,80}:\d{1,6}\) (.*\S)\s*$"
+)
 _COMPLAINT: Final = re.compile(r"(?m)^((?:WARNING|ERROR|FATAL)\b.*\S)\s*$")
 _FINAL: Final = re.compile(
     r"(?m)^\[SCORE \] Bandwidth (\S+) GiB/s : IOPS (\S+) kiops : TOTAL (\S+?)( \[INVALID\])?\s*$"
 )
 _NUMBER: Final = re.compile(r"\d{1,15}(?:\.\d{1,12})?")
-_MOVED: Final = re.compile(r"(?m)^WARNING: Using actual aggregate bytes moved = (\d{1,18})\s*$")
+_MOVED: Final = re.compile(
+    r"(?m)^WARNING: Using actual aggregate bytes moved = (\d{1,18})\s*$"
+)
 _LINE_OF_IOR: Final = re.compile(r"(?m)^(?:write|read) +(\d{1,12}(?:\.\d{1,4})?) ")
 _OPTION_OF_IOR: Final = re.compile(r"(?m)^(nodes|tasks|task offset) +: (\d{1,9})\s*$")
 _WORD: Final = re.compile(r" -([tbs])[= ](\d{1,18})([kmg]?)\b")
@@ -83,7 +99,9 @@ def check_options(options: Mapping[str, Mapping[str, str | int | bool]]) -> None
                     "follow from the limits of the case, or would make another benchmark of it"
                 )
             if not re.fullmatch(r"[A-Za-z0-9_./=: -]{1,200}", str(value)):
-                raise ValueError(f"[{section}] {option} is {value!r}: expected plain words")
+                raise ValueError(
+                    f"[{section}] {option} is {value!r}: expected plain words"
+                )
 
 
 def ini(*layers: Mapping[str, Mapping[str, str | int | bool]]) -> str:
@@ -125,16 +143,26 @@ def parse(result: str, stdout: str, files: Mapping[str, str]) -> ToolOutput:
     sections, tasks = _begin(result)
     scores = _scores(sections, stdout)
     order = [name for name in sections if name in scores]
-    phases = [_phase(name, scores[name], sections[name], files, tasks) for name in order]
+    phases = [
+        _phase(name, scores[name], sections[name], files, tasks) for name in order
+    ]
     config = _sections(_file(files, "config.ini"), "io500: config.ini")
     nodes, shift = _placing(files, tasks)
     of_phase = {phase.name: phase.operations or 0 for phase in phases}
-    found, made = of_phase["find"], sum(of_phase[f"mdtest-{k}-write"] for k in ("easy", "hard"))
-    missed = [f"find looked at {found} files, mdtest made {made}"] if found < made else []
+    found, made = (
+        of_phase["find"],
+        sum(of_phase[f"mdtest-{k}-write"] for k in ("easy", "hard")),
+    )
+    missed = (
+        [f"find looked at {found} files, mdtest made {made}"] if found < made else []
+    )
     parameters: dict[str, object] = {
         "jobs": config,
         "data_type": config.get("global", {}).get("datapackettype", ""),
-        **{name: float(sections["SCORE"][name].split()[0]) for name in ("bw", "md", "score")},
+        **{
+            name: float(sections["SCORE"][name].split()[0])
+            for name in ("bw", "md", "score")
+        },
         # Seconds of a phase with its preparation.
         "lengths": {
             name: _number(sections[name]["t_delta"], f"t_delta of {name}")
@@ -165,7 +193,9 @@ def parse(result: str, stdout: str, files: Mapping[str, str]) -> ToolOutput:
 def _begin(result: str) -> tuple[dict[str, dict[str, str]], int]:
     """Return the sections and the number of processes; raises ToolOutputError."""
     # Until SC21 the first lines had no section, or told no processes.
-    sections = _sections(result, "io500: result.txt") if result.lstrip()[:1] == "[" else {}
+    sections = (
+        _sections(result, "io500: result.txt") if result.lstrip()[:1] == "[" else {}
+    )
     procs = sections.get("run", {}).get("procs", "")
     if not re.fullmatch(r"[1-9]\d{0,8}", procs):
         raise ToolOutputError(
@@ -184,7 +214,10 @@ def _file(files: Mapping[str, str], name: str) -> str:
 def _sections(text: str, where: str) -> dict[str, dict[str, str]]:
     """Return keys and values by section, keys in small letters; raises ToolOutputError."""
     parser = configparser.ConfigParser(
-        delimiters="=", comment_prefixes=(";", "#"), interpolation=None, default_section="\0"
+        delimiters="=",
+        comment_prefixes=(";", "#"),
+        interpolation=None,
+        default_section="\0",
     )
     try:
         parser.read_string(text)
@@ -217,7 +250,9 @@ def _scores(sections: Mapping[str, Mapping[str, str]], stdout: str) -> dict[str,
         raise ToolOutputError(
             "io500: expected one line of the total score: it was killed before its end"
         )
-    bandwidth, rate = (geometric_mean([scores[n] for n in of]) for of in (BANDWIDTHS, RATES))
+    bandwidth, rate = (
+        geometric_mean([scores[n] for n in of]) for of in (BANDWIDTHS, RATES)
+    )
     follows = {"bw": bandwidth, "md": rate, "score": math.sqrt(bandwidth * rate)}
     for (key, ours), said in zip(follows.items(), printed[0], strict=False):
         theirs = _number(final[key].split()[0] if final[key] else "", key)
@@ -232,7 +267,11 @@ def _scores(sections: Mapping[str, Mapping[str, str]], stdout: str) -> dict[str,
 
 
 def _phase(
-    name: str, score: float, section: Mapping[str, str], files: Mapping[str, str], tasks: int
+    name: str,
+    score: float,
+    section: Mapping[str, str],
+    files: Mapping[str, str],
+    tasks: int,
 ) -> Phase:
     if name in BANDWIDTHS:
         return _phase_of_ior(name, score, section, files, tasks)
@@ -248,12 +287,18 @@ def _phase(
 
 
 def _phase_of_ior(
-    name: str, score: float, section: Mapping[str, str], files: Mapping[str, str], tasks: int
+    name: str,
+    score: float,
+    section: Mapping[str, str],
+    files: Mapping[str, str],
+    tasks: int,
 ) -> Phase:
     text = _file(files, f"{name}.txt")
     # A verbose IOR prints more than one line.
     lines = _LINE_OF_IOR.findall(text)
-    if not lines or any(abs(float(line) / 1024 - score) > 0.01 * score for line in lines):
+    if not lines or any(
+        abs(float(line) / 1024 - score) > 0.01 * score for line in lines
+    ):
         raise ToolOutputError(
             f"io500: {name}: the score is {score:.6f} GiB/s, and IOR printed {excerpt(', '.join(lines))} MiB/s"
         )
@@ -286,17 +331,23 @@ def _rank_seconds(text: str, name: str, tasks: int) -> tuple[float, ...]:
     rows = [line.split(",") for line in text.splitlines()[1:] if line]
     cells = [row[2] for row in rows if len(row) == 6 and _CELL.fullmatch(row[2])]
     if len(rows) != tasks or len(cells) != tasks:
-        raise ToolOutputError(f"io500: {name}.csv: {len(cells)} of {tasks} tasks have a time")
+        raise ToolOutputError(
+            f"io500: {name}.csv: {len(cells)} of {tasks} tasks have a time"
+        )
     return tuple(map(float, cells))
 
 
-def _phase_of_mdtest(name: str, score: float, files: Mapping[str, str], tasks: int) -> Phase:
+def _phase_of_mdtest(
+    name: str, score: float, files: Mapping[str, str], tasks: int
+) -> Phase:
     kind = _TIMED[name.rpartition("-")[2]]
     try:
         ranks = parse_rank_csv(_file(files, f"{name}.csv"), tasks)
     except ToolOutputError as error:
         raise ToolOutputError(f"io500: {name}.csv: {error}") from error
-    timed: RankPhase | None = next((phase for phase in ranks if phase.name == kind), None)
+    timed: RankPhase | None = next(
+        (phase for phase in ranks if phase.name == kind), None
+    )
     if timed is None or abs(timed.rate_ops_s / 1000 - score) > 0.001 * score:
         rate = "no rate" if timed is None else f"{timed.rate_ops_s / 1000:.6f}"
         raise ToolOutputError(
@@ -320,7 +371,8 @@ def _placing(files: Mapping[str, str], tasks: int) -> tuple[int, int | None]:
     nodes, shifts = set(), set()
     for name in ("ior-easy-read", "ior-hard-read"):
         said = {
-            key: int(value) for key, value in _OPTION_OF_IOR.findall(_file(files, f"{name}.txt"))
+            key: int(value)
+            for key, value in _OPTION_OF_IOR.findall(_file(files, f"{name}.txt"))
         }
         if not said.get("nodes") or said.get("tasks") != tasks:
             raise ToolOutputError(
@@ -339,7 +391,9 @@ def _placing(files: Mapping[str, str], tasks: int) -> tuple[int, int | None]:
 def _unscored(files: Mapping[str, str]) -> int:
     """Return the bytes of reads without a score, if this version has them."""
     texts = (
-        text for name, text in files.items() if re.fullmatch(r"ior-rnd\w+-easy-read\.txt", name)
+        text
+        for name, text in files.items()
+        if re.fullmatch(r"ior-rnd\w+-easy-read\.txt", name)
     )
     return sum(int(moved) for text in texts for moved in _MOVED.findall(text)[-1:])
 

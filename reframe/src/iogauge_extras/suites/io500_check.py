@@ -53,10 +53,13 @@ def _mean(unit: str, *means: tuple[str, ...]) -> Computed:
     def compute(*values: Quantity) -> Quantity:
         left = [value.value for value in values]
         of_each = [[left.pop(0) for _ in names] for names in means]
-        return Quantity(io500.geometric_mean([*map(io500.geometric_mean, of_each)]), unit)
+        return Quantity(
+            io500.geometric_mean([*map(io500.geometric_mean, of_each)]), unit
+        )
 
     return Computed(
-        sources=tuple(METRICS[n].name for names in means for n in names), compute=compute
+        sources=tuple(METRICS[n].name for names in means for n in names),
+        compute=compute,
     )
 
 
@@ -69,7 +72,9 @@ def _access(name: str) -> Access:
         return Access(direction="write", fsync=True)
     if kind == "read":
         easy = name == "ior-easy-read"
-        return Access(direction="read", task_offset=1, saturates="bandwidth" if easy else None)
+        return Access(
+            direction="read", task_offset=1, saturates="bandwidth" if easy else None
+        )
     return Access(direction="metadata", task_offset=1 if kind == "stat" else None)
 
 
@@ -83,10 +88,14 @@ class _PassedOn(untrusted.Form):
 
 def parse_passed_on(printed: Printed) -> ToolOutput:
     """Return the layouts that the agent printed, by directory; raises :class:`ToolOutputError`."""
-    told: Mapping[str, _PassedOn] = answer(Mapping[str, _PassedOn], printed.result, PASSED_ON)
+    told: Mapping[str, _PassedOn] = answer(
+        Mapping[str, _PassedOn], printed.result, PASSED_ON
+    )
     passed = {name: one.layout for name, one in told.items()}
     problems = {name: one.problem for name, one in told.items() if one.problem}
-    return ToolOutput("lustre", "", (), parameters={"directories": passed, "unanswered": problems})
+    return ToolOutput(
+        "lustre", "", (), parameters={"directories": passed, "unanswered": problems}
+    )
 
 
 def _parse(printed: Printed) -> Any:
@@ -112,7 +121,11 @@ class Io500Check(StorageCheck):
     @property
     def stonewall_s(self) -> int:
         """Return the seconds in which each writing phase writes."""
-        return io500.OFFICIAL_S if self.official else max(1, round(self.site.limits.phase_seconds))
+        return (
+            io500.OFFICIAL_S
+            if self.official
+            else max(1, round(self.site.limits.phase_seconds))
+        )
 
     def _sizes(self) -> tuple[int, int, int]:
         """Return a task's bytes of ior-easy, segments of ior-hard, and files; raises ValueError if the limits are too small."""
@@ -141,7 +154,9 @@ class Io500Check(StorageCheck):
                 command = ["sh", "-c", script, "sh", path, *layout.arguments()]
                 phases.append(PhasePlan(name=f"layout-{name}", command=command))
         command = ["passed-on", *paths]
-        read = PhasePlan(name=PASSED_ON, command=command, launch="agent", parse=parse_passed_on)
+        read = PhasePlan(
+            name=PASSED_ON, command=command, launch="agent", parse=parse_passed_on
+        )
         return [*phases, read]
 
     def _asked(self) -> dict[str, Layout | None]:
@@ -164,7 +179,9 @@ class Io500Check(StorageCheck):
         """Return the layouts of IO500's directories, by name."""
         seen: Evidence | None = getattr(self, "_evidence", None)
         passed = passed_on_in(seen.outputs) if seen else {}
-        named = {name: str(found) for name, found in passed.items() if found is not None}
+        named = {
+            name: str(found) for name, found in passed.items() if found is not None
+        }
         noted = super()._layout()
         return {**(noted or {}), "directories": named} if named else noted
 
@@ -177,14 +194,23 @@ class Io500Check(StorageCheck):
         first, *_ = METRICS
         ini = f"io500-{self.stonewall_s}s.ini"
         # What a submission to the list needs of a run: its results, its ini file, its job script.
-        archive = ["tar", "-czf", f"io500-{REP}.tgz", f"{_RESULTS}/{REP}", ini, "rfm_job.sh"]
+        archive = [
+            "tar",
+            "-czf",
+            f"io500-{REP}.tgz",
+            f"{_RESULTS}/{REP}",
+            ini,
+            "rfm_job.sh",
+        ]
         phases = [
             PhasePlan(
                 name="io500" if name == first else name,
                 command=["io500", ini, f"--timestamp={REP}"] if name == first else [],
                 launch="tasks",
                 parse=_parse,
-                rates={metric.name: (name, "bw" if name in io500.BANDWIDTHS else "rate")},
+                rates={
+                    metric.name: (name, "bw" if name in io500.BANDWIDTHS else "rate")
+                },
                 access=_access(name),
                 output=f"{_RESULTS}/{REP}/result.txt",
                 folder=f"{_RESULTS}/{REP}",

@@ -46,7 +46,9 @@ def parse(text: str) -> ToolOutput:
     operation failed.
     """
     if not text.strip():
-        raise ToolOutputError("md-workbench printed nothing: it failed before its first phase")
+        raise ToolOutputError(
+            "md-workbench printed nothing: it failed before its first phase"
+        )
     args, started, ended = _ARGS.findall(text), _START.findall(text), _END.findall(text)
     if not len(args) == len(started) == len(ended) == 1:
         raise ToolOutputError(
@@ -79,7 +81,9 @@ def parse(text: str) -> ToolOutput:
 
 def _latency_phase(name: str, line: str) -> Phase:
     figures = _FIGURES.match(line)
-    longest_s, count, rate, errors = map(float, figures.groups()) if figures else [0.0] * 4
+    longest_s, count, rate, errors = (
+        map(float, figures.groups()) if figures else [0.0] * 4
+    )
     if not rate or not count:
         raise ToolOutputError(
             f"md-workbench: {name}: expected seconds, objects and a rate above 0, found {excerpt(line)}"
@@ -100,7 +104,11 @@ def _latency_phase(name: str, line: str) -> Phase:
             raise ToolOutputError(f"md-workbench: no latencies of {missing[0]}: {said}")
         for operation in OPERATIONS:
             for quantile, seconds in zip(_QUANTILES, times[operation], strict=True):
-                if float(seconds) > 0:  # its clock cannot tell less than a microsecond from none
-                    rates[f"{operation}_{quantile}"] = Quantity(float(seconds) * 1e6, "us")
+                if (
+                    float(seconds) > 0
+                ):  # its clock cannot tell less than a microsecond from none
+                    rates[f"{operation}_{quantile}"] = Quantity(
+                        float(seconds) * 1e6, "us"
+                    )
     done = objects * (len(OPERATIONS) if name == "benchmark" else 1)
     return Phase(name, rates, total_s, operations=done)

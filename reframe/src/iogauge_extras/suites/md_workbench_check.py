@@ -61,7 +61,11 @@ class MdWorkbenchCheck(StorageCheck):
         words = [
             *(f"-D={_SETS}", f"-I={objects}", f"-P={objects}", f"-S={_BYTES}"),
             # The ranks from a task to the one whose objects it takes; one timed phase, and its seconds.
-            *(f"-O={self.tasks_per_node}", "-R=1", f"-w={max(1, round(limits.phase_seconds))}"),
+            *(
+                f"-O={self.tasks_per_node}",
+                "-R=1",
+                f"-w={max(1, round(limits.phase_seconds))}",
+            ),
             *("-W", f"-o={_OBJECTS}"),
         ]
         phase = PhasePlan(
@@ -71,7 +75,10 @@ class MdWorkbenchCheck(StorageCheck):
             parse=lambda printed: md_workbench.parse(printed.result),
             rates={
                 OBJECTS.name: (_BENCHMARK, "rate"),
-                **{metric.name: (_BENCHMARK, told) for metric, told in LATENCIES.items()},
+                **{
+                    metric.name: (_BENCHMARK, told)
+                    for metric, told in LATENCIES.items()
+                },
             },
             access=Access(direction="metadata", task_offset=1),
             stored_bytes=made * _BYTES,

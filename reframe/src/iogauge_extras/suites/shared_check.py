@@ -97,7 +97,9 @@ class HintedFileCheck(SharedFileCheck):
     def hints(self) -> MpiHints:
         """Return the layout as hints."""
         layout = self.layout()
-        return MpiHints(stripe_count=layout.stripe_count, stripe_bytes=layout.stripe_bytes)
+        return MpiHints(
+            stripe_count=layout.stripe_count, stripe_bytes=layout.stripe_bytes
+        )
 
 
 class SizedFileCheck(SharedFileCheck):
@@ -143,7 +145,9 @@ class DefaultWritersCheck(SharedFileCheck):
     def choose_back_end(self, api: str) -> None:
         """Use one of IOR's back ends, in environments that have it and Darshan."""
         super().choose_back_end(api)
-        self.valid_prog_environs = [f"{words} +{DARSHAN}" for words in self.valid_prog_environs]
+        self.valid_prog_environs = [
+            f"{words} +{DARSHAN}" for words in self.valid_prog_environs
+        ]
 
     def promise(self) -> tuple[Metric, ...]:
         """Return the bandwidth, and the number of ranks that wrote."""
@@ -174,7 +178,11 @@ class AggregatorsCheck(DefaultWritersCheck):
     def standing_references(self) -> dict[str, Reference]:
         """Return references: as many ranks write as the hints ask for."""
         reference = Reference(
-            self.aggregators, 0.0, 0.0, WRITERS.unit, "the number that the hints ask for"
+            self.aggregators,
+            0.0,
+            0.0,
+            WRITERS.unit,
+            "the number that the hints ask for",
         )
         return {WRITERS.name: reference}
 

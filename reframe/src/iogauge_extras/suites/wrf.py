@@ -60,5 +60,8 @@ def parse(text: str, header: str) -> ToolOutput:
         phases=(Phase("write", rates, seconds, bytes_moved=moved),),
         tasks=int(number("Number of MPI processes")),
         command=" ".join([*words, "-w", told.get("Output NetCDF file name", "")]),
-        parameters={"api": "NCMPI", "variables": int(number("Total number of variables"))},
+        parameters={
+            "api": "NCMPI",
+            "variables": int(number("Total number of variables")),
+        },
     )

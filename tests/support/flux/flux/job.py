@@ -14,5 +14,7 @@ class JobspecV1:
     def from_command(cls, command, num_tasks, cores_per_task):
         """A job of so many tasks and cores."""
         with open(os.environ["FLUX_ASKED"], "a") as asked:
-            asked.write(f"{command[0]}: {num_tasks} task(s) of {cores_per_task} core(s)\n")
+            asked.write(
+                f"{command[0]}: {num_tasks} task(s) of {cores_per_task} core(s)\n"
+            )
         return cls()

@@ -26,7 +26,9 @@ if os.environ.get("LFS_CLIENT"):
 
     _parse = mounts.parse_mountinfo
     mounts.parse_mountinfo = lambda text: [
-        replace(mount, type="lustre", source="10.0.2.15@tcp:/lustre", device="2200:574172")
+        replace(
+            mount, type="lustre", source="10.0.2.15@tcp:/lustre", device="2200:574172"
+        )
         if mount.point == os.environ["LFS_MOUNT"]
         else mount
         for mount in _parse(text)

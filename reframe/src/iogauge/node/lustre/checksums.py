@@ -86,7 +86,9 @@ def switch_checksums(on: bool, source: str, folder: Path) -> None:
     fsname = fsname_of(source)
     values = _read(_CHECKSUMS.format(fsname=fsname))
     file = _file(folder, fsname)
-    if not file.exists():  # else a change is under way, and the file holds the values before it
+    if (
+        not file.exists()
+    ):  # else a change is under way, and the file holds the values before it
         folder.mkdir(parents=True, exist_ok=True)
         kept = {"since": time.time(), "found": values}
         replace_file(file, json.dumps(kept).encode(), sync=True)
@@ -101,9 +103,13 @@ def restore(folder: Path) -> list[str]:
     done = []
     for file in sorted(folder.glob(f"{os.uname().nodename}.*.json")):
         try:
-            saved = untrusted.build(Mapping[str, str], untrusted.read_json(file)["found"])
+            saved = untrusted.build(
+                Mapping[str, str], untrusted.read_json(file)["found"]
+            )
             if wrong := [
-                pair for pair in saved.items() if not _IS_CHECKSUMS.fullmatch("=".join(pair))
+                pair
+                for pair in saved.items()
+                if not _IS_CHECKSUMS.fullmatch("=".join(pair))
             ]:
                 raise ValueError(
                     f"{'='.join(wrong[0])[:80]!r} is not a parameter that a case may change"

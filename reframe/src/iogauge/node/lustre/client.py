@@ -73,19 +73,27 @@ def facts_of(parameters: Mapping[str, str]) -> Fingerprint:
             facts["lustre.mdts" if first == "lmv" else "lustre.osts"] = int(value)
         elif last == "ost_conn_uuid" and "@" in value:
             client_servers["addresses"].add(value.strip())
-        elif last == "import" and (match := re.search(r"target_version:\s*([\d.]+)", value)):
+        elif last == "import" and (
+            match := re.search(r"target_version:\s*([\d.]+)", value)
+        ):
             client_servers["versions"].add(match[1])
         elif last in tunables().get(first, ()) and _OF_SERVER not in name:
             # The type in use stands in brackets; a value of many lines begins with its own name.
-            pattern = r"\[(\S+)\]" if last == "checksum_type" else rf"(?m)^{last}:\s*(\S+)"
+            pattern = (
+                r"\[(\S+)\]" if last == "checksum_type" else rf"(?m)^{last}:\s*(\S+)"
+            )
             if match := re.search(pattern, value):
                 value = match[1]
-            values.setdefault(f"tunable.{first}.{last}", set()).add(" ".join(value.split()))
+            values.setdefault(f"tunable.{first}.{last}", set()).add(
+                " ".join(value.split())
+            )
     if client_servers["versions"]:
         facts["lustre.server"] = ",".join(sorted(client_servers["versions"]))
     if client_servers["addresses"]:
         facts["lustre.servers"] = len(client_servers["addresses"])
-    return facts | {key: ",".join(sorted(different)) for key, different in values.items()}
+    return facts | {
+        key: ",".join(sorted(different)) for key, different in values.items()
+    }
 
 
 def facts(fsname: str, root: Path = Path("/")) -> Fingerprint:
@@ -121,5 +129,8 @@ def client_servers(fsname: str, root: Path = Path("/")) -> dict[str, str]:
     Targets without a connection are left out.
     """
     found = read_parameters(fsname, {"osc": ("ost_conn_uuid",)}, root)
-    pairs = ((name.split(".")[1].partition("-osc-")[0], value) for name, value in found.items())
+    pairs = (
+        (name.split(".")[1].partition("-osc-")[0], value)
+        for name, value in found.items()
+    )
     return {f"{target}_UUID": value.strip() for target, value in pairs if "@" in value}

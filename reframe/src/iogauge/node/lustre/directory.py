@@ -72,7 +72,11 @@ class Directory:
         """Return what another directory of the same file system passes on."""
         unanswered = tuple(dict.fromkeys(self.unanswered + other.unanswered))
         return replace(
-            self, default=other.default, mdts=other.mdts, hash=other.hash, unanswered=unanswered
+            self,
+            default=other.default,
+            mdts=other.mdts,
+            hash=other.hash,
+            unanswered=unanswered,
         )
 
     @property
@@ -98,7 +102,11 @@ class Directory:
         active = [target for target in self.usable(targets) if target.active]
         known = []
         for part in self._filled(request.parts if request else self._default_parts):
-            count = len(active) if part.stripe_count == -1 else min(part.stripe_count, len(active))
+            count = (
+                len(active)
+                if part.stripe_count == -1
+                else min(part.stripe_count, len(active))
+            )
             if part.pattern != "mdt" and (not part.stripe_bytes or not count):
                 return ()
             known.append(replace(part, stripe_count=count))
@@ -124,7 +132,11 @@ class Directory:
 
     def _filled(self, parts: Iterable[Part]) -> Iterator[Part]:
         """Yield parts with the root's count and size in place of those that they leave open."""
-        root = self.of_root.parts[0] if self.of_root and not self.of_root.composite else None
+        root = (
+            self.of_root.parts[0]
+            if self.of_root and not self.of_root.composite
+            else None
+        )
         for part in parts:
             if root is None or part.pattern == "mdt":
                 yield part
@@ -187,7 +199,9 @@ def default_layouts(
         fsname = fsname_of(mount.source if mount else "")
         told = read_parameters(fsname, {"lov": ("stripecount", "stripesize")}, root)
         values = {name.rpartition(".")[2]: value for name, value in told.items()}
-        if len(values) == 2 and all(re.fullmatch("-?[0-9]{1,10}", v) for v in values.values()):
+        if len(values) == 2 and all(
+            re.fullmatch("-?[0-9]{1,10}", v) for v in values.values()
+        ):
             count, size = int(values["stripecount"]), int(values["stripesize"])
             part = Part(stripe_count=count, stripe_bytes=size)
             of_root = FileLayout(path=path, parts=(part,))
@@ -216,7 +230,9 @@ def _ordinary(path: str) -> int | None:
             fcntl.ioctl(fd, _GET_STRIPES, _STRIPES)
         except OSError as error:
             if error.errno == errno.ENODATA:
-                return int.from_bytes(fcntl.ioctl(fd, _GET_INDEX, bytes(4)), sys.byteorder)
+                return int.from_bytes(
+                    fcntl.ioctl(fd, _GET_INDEX, bytes(4)), sys.byteorder
+                )
         finally:
             os.close(fd)
     return None
@@ -230,9 +246,17 @@ def parse_getdirstripe(text: str) -> tuple[tuple[int, ...], str]:
     """
     values = {
         key: re.findall(rf"(?m)^[ -]*{key}:\s*(\S+)\s*$", text)
-        for key in ("lmv_stripe_count", "lmv_stripe_offset", "lmv_hash_type", "l_mdt_idx")
+        for key in (
+            "lmv_stripe_count",
+            "lmv_stripe_offset",
+            "lmv_hash_type",
+            "l_mdt_idx",
+        )
     }
-    (count, offset, name), mdts = (values[key] for key in list(values)[:3]), values["l_mdt_idx"]
+    (count, offset, name), mdts = (
+        (values[key] for key in list(values)[:3]),
+        values["l_mdt_idx"],
+    )
     numbers = [*count, *offset, *mdts]
     if not (
         [len(count), len(offset), len(name)] == [1, 1, 1]
@@ -240,6 +264,8 @@ def parse_getdirstripe(text: str) -> tuple[tuple[int, ...], str]:
         and len(mdts) == max(1, int(count[0]))
         and mdts[0] == offset[0]
     ):
-        raise LustreError(f"lfs getdirstripe -y: no layout of a directory in {excerpt(text)}")
+        raise LustreError(
+            f"lfs getdirstripe -y: no layout of a directory in {excerpt(text)}"
+        )
     indices = tuple(dict.fromkeys(map(int, mdts)))
     return indices, name[0] if int(count[0]) else ""

@@ -44,7 +44,9 @@ class Part:
             self.stripe_count, str(self.stripe_count)
         )
         size = format_bytes(self.stripe_bytes) if self.stripe_bytes else "default size"
-        text = "on the metadata target" if self.pattern == "mdt" else f"{count} x {size}"
+        text = (
+            "on the metadata target" if self.pattern == "mdt" else f"{count} x {size}"
+        )
         more = [] if self.pattern in ("raid0", "mdt") else [self.pattern]
         more += [f"pool {self.pool}"] if self.pool else []
         return ", ".join([text, *more])
@@ -92,7 +94,11 @@ class FileLayout:
     @property
     def held(self) -> tuple[tuple[Part, int], ...]:
         """Return the components that hold bytes of the file, with their number."""
-        sizes = [(part, part.holds(self.size or 0)) for part in self.parts if part.instantiated]
+        sizes = [
+            (part, part.holds(self.size or 0))
+            for part in self.parts
+            if part.instantiated
+        ]
         return tuple((part, size) for part, size in sizes if size)
 
     def __str__(self) -> str:
@@ -101,8 +107,14 @@ class FileLayout:
             return str(self.parts[0])
         texts = []
         for part in self.parts:
-            end = "to the end" if part.end_bytes is None else f"to {format_bytes(part.end_bytes)}"
-            texts.append(f"{end}: {part}" + (f" (mirror {part.mirror})" if part.mirror else ""))
+            end = (
+                "to the end"
+                if part.end_bytes is None
+                else f"to {format_bytes(part.end_bytes)}"
+            )
+            texts.append(
+                f"{end}: {part}" + (f" (mirror {part.mirror})" if part.mirror else "")
+            )
         return "; ".join(texts)
 
 

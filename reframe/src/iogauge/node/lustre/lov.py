@@ -75,7 +75,9 @@ def parse_lov(data: bytes, path: str) -> FileLayout:
     """
     layout = _parsed(data, path, of_file=True)
     if not layout.instantiated:
-        raise LustreError(f"{ATTRIBUTE} of {path}: no component has objects, so it holds no data")
+        raise LustreError(
+            f"{ATTRIBUTE} of {path}: no component has objects, so it holds no data"
+        )
     return layout
 
 
@@ -118,7 +120,10 @@ def look_at_lov(directory: str, repetition: int) -> Layouts:
     names = files_below(directory)
     seed, chosen = 0, names
     if len(names) > MOST_FILES:
-        from random import Random, SystemRandom  # few cases need it, each agent would pay
+        from random import (
+            Random,
+            SystemRandom,
+        )  # few cases need it, each agent would pay
 
         seed = SystemRandom().getrandbits(32)
         chosen = sorted(Random(seed).sample(names, MOST_FILES))
@@ -169,14 +174,18 @@ def _attribute(path: str) -> bytes:
             errno.ENODATA: "it was made without objects, so it cannot hold data",
             errno.EOPNOTSUPP: "it is not on Lustre, or this client does not give layouts",
         }.get(error.errno or 0, str(error.strerror))
-        raise LustreError(f"the layout of {path} was not answered ({ATTRIBUTE}): {why}") from error
+        raise LustreError(
+            f"the layout of {path} was not answered ({ATTRIBUTE}): {why}"
+        ) from error
 
 
 def _parsed(data: bytes, path: str, of_file: bool) -> FileLayout:
     try:
         if _magic(data) not in _COMPOSITE:
             return FileLayout(path=path, parts=(_part(data, of_file, of_file),))
-        return FileLayout(path=path, parts=tuple(_components(data, of_file)), composite=True)
+        return FileLayout(
+            path=path, parts=tuple(_components(data, of_file)), composite=True
+        )
     except (ValueError, struct.error) as error:
         raise LustreError(f"{ATTRIBUTE} of {path}: {error}") from error
 
@@ -189,9 +198,13 @@ def _components(data: bytes, of_file: bool) -> Iterator[Part]:
     _, size, _, _, count = _HEAD.unpack_from(data)
     table = data[_HEAD.size :][: count * _ENTRY.size]
     if size != len(data) or not count:
-        raise ValueError(f"{count} component(s) in {len(data)} bytes, said to be {size}")
+        raise ValueError(
+            f"{count} component(s) in {len(data)} bytes, said to be {size}"
+        )
     for identity, flags, begin, end, offset, length in _ENTRY.iter_unpack(table):
-        if flags & _EXTENSION:  # room for the component before it to grow: it never holds data
+        if (
+            flags & _EXTENSION
+        ):  # room for the component before it to grow: it never holds data
             part = Part(stripe_count=0, stripe_bytes=0, pattern="extension")
         else:
             done = bool(of_file and flags & _INSTANTIATED)

@@ -38,11 +38,15 @@ _NO_GRACE: Final = ("expired", "none")
 def parse_lfs_quotas(text: str) -> tuple[Quota, ...]:
     """Parse ``lfs quota PATH``: the quotas that follow a line such as ``Disk quotas for usr x (uid 7):``."""
     parts = re.split(
-        r"^Disk quotas for .* \(([ugp])id ([0-9]{1,10})\):\s*$", text, flags=re.MULTILINE
+        r"^Disk quotas for .* \(([ugp])id ([0-9]{1,10})\):\s*$",
+        text,
+        flags=re.MULTILINE,
     )
     found = (
         parse_lfs_quota(answer, f"{_OWNERS[letter]} {number}")
-        for letter, number, answer in zip(parts[1::3], parts[2::3], parts[3::3], strict=True)
+        for letter, number, answer in zip(
+            parts[1::3], parts[2::3], parts[3::3], strict=True
+        )
     )
     return tuple(quota for quota in found if quota)
 
@@ -98,7 +102,9 @@ def project_of(path: str) -> int:
     return project if flags & _INHERITS_PROJECT else 0
 
 
-def quotas_of(path: str, pool: str | None = None) -> tuple[tuple[Quota, ...], tuple[str, ...]]:
+def quotas_of(
+    path: str, pool: str | None = None
+) -> tuple[tuple[Quota, ...], tuple[str, ...]]:
     """Return the quotas on Lustre of user, group and project, also in a pool, and whose quota was not answered.
 
     ``lfs`` applies the default quota itself. A program that is not there has nothing to tell.
@@ -111,8 +117,14 @@ def quotas_of(path: str, pool: str | None = None) -> tuple[tuple[Quota, ...], tu
     questions: list[tuple[list[str], str]] = [([], "user and group")]
     questions += [(["-p", str(project)], f"project {project}")] if project else []
     if pool is not None:
-        of = {"-u": os.getuid(), "-g": os.getgid(), **({"-p": project} if project else {})}
-        questions += [([o, str(n), "--pool", pool], f"the pool {pool}") for o, n in of.items()]
+        of = {
+            "-u": os.getuid(),
+            "-g": os.getgid(),
+            **({"-p": project} if project else {}),
+        }
+        questions += [
+            ([o, str(n), "--pool", pool], f"the pool {pool}") for o, n in of.items()
+        ]
     quotas: list[Quota] = []
     unanswered = []
     for words, owner in questions:
@@ -122,5 +134,8 @@ def quotas_of(path: str, pool: str | None = None) -> tuple[tuple[Quota, ...], tu
             unanswered.append(owner)
             continue
         where = f" in the pool {pool}" if "--pool" in words else ""
-        quotas += [replace(one, owner=one.owner + where) for one in parse_lfs_quotas(done.stdout)]
+        quotas += [
+            replace(one, owner=one.owner + where)
+            for one in parse_lfs_quotas(done.stdout)
+        ]
     return tuple(quotas), tuple(unanswered)

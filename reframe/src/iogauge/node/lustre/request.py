@@ -56,7 +56,9 @@ class Layout:
         if not self.metadata_bytes:
             return (striped,)
         first = Part(stripe_count=0, stripe_bytes=0, pattern="mdt")
-        return first.within(0, self.metadata_bytes), striped.within(self.metadata_bytes, None)
+        return first.within(0, self.metadata_bytes), striped.within(
+            self.metadata_bytes, None
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

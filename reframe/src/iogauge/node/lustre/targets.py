@@ -62,7 +62,9 @@ _DF_LINE: Final = re.compile(
 _OSTS_LINE: Final = re.compile(r"([0-9]{1,9}): (\S+) (ACTIVE|INACTIVE)\s*")
 
 
-def parse_df(text: str, kind: Literal["OST", "MDT"] = "OST") -> dict[str, StorageTarget]:
+def parse_df(
+    text: str, kind: Literal["OST", "MDT"] = "OST"
+) -> dict[str, StorageTarget]:
     """Return targets by UUID from ``lfs df PATH`` (1K blocks), which omits inactive targets."""
     targets = {}
     for match in _shown(text, kind):
@@ -121,13 +123,17 @@ def join_targets(
             )
     for uuid, (index, active) in osts.items():
         target = shown.get(uuid) or StorageTarget(index=index, uuid=uuid, active=False)
-        joined.append(replace(target, active=active and target.active, server=servers.get(uuid)))
+        joined.append(
+            replace(target, active=active and target.active, server=servers.get(uuid))
+        )
     return tuple(sorted(joined, key=lambda target: target.index))
 
 
 def parse_df_inodes(text: str) -> tuple[MetadataTarget, ...]:
     """Return the metadata targets from ``lfs df -i PATH``; raises LustreError if there are none."""
-    numbers = [map(int, m.group("index", "blocks", "available")) for m in _shown(text, "MDT")]
+    numbers = [
+        map(int, m.group("index", "blocks", "available")) for m in _shown(text, "MDT")
+    ]
     found = tuple(
         MetadataTarget(index=index, inodes_total=total, inodes_free=free)
         for index, total, free in numbers
@@ -155,7 +161,9 @@ def parse_pool(text: str, targets: Sequence[StorageTarget]) -> tuple[int, ...]:
     if names[:1] and not names[0].startswith("Pool:"):
         raise LustreError(f"lfs pool_list: no pool in {excerpt(text)}")
     if unknown := [name for name in names[1:] if name not in known]:
-        raise LustreError(f"lfs pool_list: {unknown[0]} is no storage target of the file system")
+        raise LustreError(
+            f"lfs pool_list: {unknown[0]} is no storage target of the file system"
+        )
     return tuple(known[name] for name in names[1:])
 
 

@@ -105,7 +105,9 @@ class FioJob:
         if self.pattern == "write":
             return {"filename_format": "common.$jobnum"}
         # With $filenum alone only the first process has files (fio 3.33).
-        return {"filename": ":".join(f"common.{number}" for number in range(self.files))}
+        return {
+            "filename": ":".join(f"common.{number}" for number in range(self.files))
+        }
 
     def job_file(self) -> str:
         """Return the text of the job file."""
@@ -135,7 +137,9 @@ class FioJob:
             "file_service_type": served if data else "sequential",
             "create_on_open": writes or not data,
             "rwmixread": self.reads,
-            "time_based": self.runtime_s > 0 and (self.endless or data) and not self.once,
+            "time_based": self.runtime_s > 0
+            and (self.endless or data)
+            and not self.once,
             "runtime": self.runtime_s > 0 and duration(self.runtime_s),
             "startdelay": self.delay_s > 0 and f"{self.delay_s}s",
             "unlink_each_loop": self.endless,
@@ -148,8 +152,16 @@ class FioJob:
             **(_PERCENTILES if self.percentiles else {}),
             "loops": self.loops > 1 and self.loops,
         }
-        told = [f"{name}={1 if one is True else one}" for name, one in options.items() if one]
-        more = [*_checksums(self.checksum_bytes), *WRITTEN_ALONE] if self.checksum_bytes else []
+        told = [
+            f"{name}={1 if one is True else one}"
+            for name, one in options.items()
+            if one
+        ]
+        more = (
+            [*_checksums(self.checksum_bytes), *WRITTEN_ALONE]
+            if self.checksum_bytes
+            else []
+        )
         return "\n".join([f"[{self.name}]", *told, *more, ""])
 
 
@@ -167,13 +179,19 @@ def verification(checksum_bytes: int, more: Sequence[str] = ()) -> tuple[str, ..
 
 
 def layout_job(
-    *, file_bytes: int, numjobs: int, checksum_bytes: int = 0, directory: str = DIRECTORY
+    *,
+    file_bytes: int,
+    numjobs: int,
+    checksum_bytes: int = 0,
+    directory: str = DIRECTORY,
 ) -> FioJob:
     """Return the job that writes another job's files: same directory, sizes and processes.
 
     fio lays missing files out by itself, but inside the run and by one process.
     """
-    block = next(size for size in (2**20, 2**16, 2**12, 512, 1) if file_bytes % size == 0)
+    block = next(
+        size for size in (2**20, 2**16, 2**12, 512, 1) if file_bytes % size == 0
+    )
     return FioJob(
         name="layout",
         directory=directory,

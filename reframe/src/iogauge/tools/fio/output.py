@@ -76,7 +76,8 @@ _PERCENTILES: Final = {
 _COMPLAINT: Final = re.compile(r"(<[^<>]*> )?fio:")
 #: What fio says of a process that it lost (backend.c, reap_threads). Its results and its exit status do not tell.
 _LOST: Final = re.compile(
-    r"^.*fio: (?:pid=\d+, got signal=\d+|pid=\d+ disappeared .*|job .* appears to be stuck.*)", re.M
+    r"^.*fio: (?:pid=\d+, got signal=\d+|pid=\d+ disappeared .*|job .* appears to be stuck.*)",
+    re.M,
 )
 _ALL: Final = "All clients"
 _NO_NAMES: Final[Mapping[str, str]] = MappingProxyType({})
@@ -133,14 +134,17 @@ def parse_json(text: str, names: Mapping[str, str] = _NO_NAMES) -> ToolOutput:
     if not parts:
         raise ToolOutputError("fio JSON: no entry of a single job")
     each = {
-        tuple(str(entry.get(key)) for key in ("hostname", "port", "jobname")) for entry in parts
+        tuple(str(entry.get(key)) for key in ("hostname", "port", "jobname"))
+        for entry in parts
     }
     if len(each) < len(parts):
         raise ToolOutputError(
             "fio JSON: several entries of one job: set group_reporting=1, or the latencies of its processes "
             "cannot be merged"
         )
-    reported = _of_servers(entries, parts, complaint) if remote else [(e, e) for e in parts]
+    reported = (
+        _of_servers(entries, parts, complaint) if remote else [(e, e) for e in parts]
+    )
     options = {**shared, **_options(parts[0])}
     phases: list[Phase] = []
     short = 0
@@ -149,8 +153,12 @@ def parse_json(text: str, names: Mapping[str, str] = _NO_NAMES) -> ToolOutput:
         own = {**shared, **_options(job)}
         engine, name = str(own.get("ioengine", "psync")), str(job["jobname"])
         # fio does not time what it reads back between its writes.
-        timed = [way for way in _DIRECTIONS if way != "read" or "verify_backlog" not in own]
-        own_phases = _phases_of(entry, engine, names.get(name), f"fio JSON, job {name!r}", timed)
+        timed = [
+            way for way in _DIRECTIONS if way != "read" or "verify_backlog" not in own
+        ]
+        own_phases = _phases_of(
+            entry, engine, names.get(name), f"fio JSON, job {name!r}", timed
+        )
         _check_files(own, own_phases[0], name, len(parts) if remote else 1, version)
         phases += own_phases
         half_seconds[name] = _half_seconds(entry, f"fio JSON, job {name!r}")
@@ -161,7 +169,9 @@ def parse_json(text: str, names: Mapping[str, str] = _NO_NAMES) -> ToolOutput:
         )
     doubled = {p.name for p in phases if sum(q.name == p.name for q in phases) > 1}
     if doubled and names:
-        raise ToolOutputError(f"fio JSON: several phases named {sorted(doubled)}: check the names")
+        raise ToolOutputError(
+            f"fio JSON: several phases named {sorted(doubled)}: check the names"
+        )
     if short:
         warnings += (f"fio: {short} short I/Os",)
     parameters: dict[str, object] = dict(options)
@@ -173,7 +183,9 @@ def parse_json(text: str, names: Mapping[str, str] = _NO_NAMES) -> ToolOutput:
         for entry in parts
         if "job_start" in entry
     }
-    hosts = {str(member(e, "hostname", "fio JSON, client_stats")) for e in parts if remote}
+    hosts = {
+        str(member(e, "hostname", "fio JSON, client_stats")) for e in parts if remote
+    }
     return ToolOutput(
         tool="fio",
         version=version,
@@ -204,12 +216,16 @@ def in_flight(output: ToolOutput) -> tuple[float, int] | None:
     told, each = output.parameters, [phase.rates for phase in output.phases]
     if told_seconds(output) is None or told.get("direct") != "1" or output.nodes != 1:
         return None
-    if output.stretches != 1 or not all({"iops", "latency_mean"} <= set(rates) for rates in each):
+    if output.stretches != 1 or not all(
+        {"iops", "latency_mean"} <= set(rates) for rates in each
+    ):
         return None
     kept = [str(told.get(name, "1")) for name in ("iodepth", "numjobs")]
     if not all(re.fullmatch("[0-9]{1,6}", number) for number in kept):
         return None
-    mean = sum(rates["iops"].value * rates["latency_mean"].value / 1e6 for rates in each)
+    mean = sum(
+        rates["iops"].value * rates["latency_mean"].value / 1e6 for rates in each
+    )
     return mean, int(kept[0]) * int(kept[1])
 
 
@@ -217,18 +233,23 @@ def _half_seconds(entry: Mapping[str, Any], where: str) -> int:
     """Return the half-seconds with I/O, which fio counts for each process; 0 if this fio does not tell."""
     ways = (entry[way] for way in _DIRECTIONS if isinstance(entry.get(way), dict))
     return sum(
-        int(non_negative(stats, "iops_samples", where)) for stats in ways if "iops_samples" in stats
+        int(non_negative(stats, "iops_samples", where))
+        for stats in ways
+        if "iops_samples" in stats
     )
 
 
 def _load(text: str) -> tuple[dict[str, Any], str]:
     """Return fio's document, and the text around it."""
     if not text.strip():
-        raise ToolOutputError("fio wrote nothing: it failed before its first job; read its stderr")
+        raise ToolOutputError(
+            "fio wrote nothing: it failed before its first job; read its stderr"
+        )
     starts = [match.start() for match in _DOCUMENT.finditer(text)]
     if not starts:
         raise ToolOutputError(
-            "no fio JSON in the output (is --output-format=json set?); it begins: " + excerpt(text)
+            "no fio JSON in the output (is --output-format=json set?); it begins: "
+            + excerpt(text)
         )
     if len(starts) > 1:
         raise ToolOutputError(
@@ -273,7 +294,9 @@ def _check_files(
     if "runtime" in options and (old := too_old(FIO_METADATA, version)):
         raise ToolOutputError(f"fio: {old}")
     told = [str(options.get(option, "1")) for option in ("nrfiles", "numjobs", "loops")]
-    if "runtime" in options or not all(re.fullmatch(r"[1-9]\d{0,8}", number) for number in told):
+    if "runtime" in options or not all(
+        re.fullmatch(r"[1-9]\d{0,8}", number) for number in told
+    ):
         return
     files = math.prod(map(int, told)) * servers
     if phase.operations != files:
@@ -307,15 +330,21 @@ def join_options(entries: Sequence[Mapping[str, Any]]) -> dict[str, str]:
     }
 
 
-def _moments(document: Mapping[str, Any], parts: Sequence[Mapping[str, Any]]) -> tuple[Moment, ...]:
+def _moments(
+    document: Mapping[str, Any], parts: Sequence[Mapping[str, Any]]
+) -> tuple[Moment, ...]:
     """Return the times of the report, and the starts of jobs if fio tells them (since 3.36)."""
     moments = [moment(document, "timestamp", "fio JSON")]
     if "timestamp_ms" in document:
         moments.append(moment(document, "timestamp_ms", "fio JSON", 1000))
-    moments.append(local_moment("time", member(document, "time", "fio JSON"), "fio JSON"))
+    moments.append(
+        local_moment("time", member(document, "time", "fio JSON"), "fio JSON")
+    )
     for entry in parts:
         if "job_start" in entry:
-            moments.append(moment(entry, "job_start", f"fio JSON, job {entry['jobname']!r}", 1000))
+            moments.append(
+                moment(entry, "job_start", f"fio JSON, job {entry['jobname']!r}", 1000)
+            )
     return tuple(moments)
 
 
@@ -335,7 +364,9 @@ def _of_servers(
         for key in ("io_bytes", "total_ios"):
             where = f"fio JSON, 'All clients', {way}"
             total = non_negative(member(every[0], way, where), key, where)
-            added = sum(non_negative(member(part, way, where), key, where) for part in parts)
+            added = sum(
+                non_negative(member(part, way, where), key, where) for part in parts
+            )
             if total != added:
                 raise ToolOutputError(
                     f"{where}: {key!r} is {total:.0f}, but the {len(parts)} servers sum up to "
@@ -345,7 +376,11 @@ def _of_servers(
 
 
 def _phases_of(
-    entry: dict[str, Any], engine: str, name: str | None, where: str, timed: Sequence[str]
+    entry: dict[str, Any],
+    engine: str,
+    name: str | None,
+    where: str,
+    timed: Sequence[str],
 ) -> list[Phase]:
     ways = [
         way
@@ -356,9 +391,16 @@ def _phases_of(
         raise ToolOutputError(f"{where}: 0 I/Os: nothing was measured")
     metadata = engine in METADATA_PHASES
     if len(ways) > 1 and (name is not None or metadata):
-        raise ToolOutputError(f"{where}: I/O in {' and '.join(ways)}, expected one direction")
+        raise ToolOutputError(
+            f"{where}: I/O in {' and '.join(ways)}, expected one direction"
+        )
     return [
-        _phase(entry[way], name or METADATA_PHASES.get(engine, way), metadata, f"{where}, {way}")
+        _phase(
+            entry[way],
+            name or METADATA_PHASES.get(engine, way),
+            metadata,
+            f"{where}, {way}",
+        )
         for way in ways
     ]
 
@@ -387,11 +429,16 @@ def _phase(stats: Mapping[str, Any], name: str, metadata: bool, where: str) -> P
                 "output is damaged"
             )
     if operations != int(operations) or moved != int(moved):
-        raise ToolOutputError(f"{where}: 'total_ios' and 'io_bytes' should be whole numbers")
+        raise ToolOutputError(
+            f"{where}: 'total_ios' and 'io_bytes' should be whole numbers"
+        )
     if metadata:
         rates = {"rate": Quantity(iops, "ops/s")}
     else:
-        rates = {"bw": Quantity(bw_bytes_s / 2**20, "MiB/s"), "iops": Quantity(iops, "ops/s")}
+        rates = {
+            "bw": Quantity(bw_bytes_s / 2**20, "MiB/s"),
+            "iops": Quantity(iops, "ops/s"),
+        }
     rates |= _latencies(stats, where)
     _check_samples(stats, int(operations), where)
     return Phase(
@@ -400,14 +447,22 @@ def _phase(stats: Mapping[str, Any], name: str, metadata: bool, where: str) -> P
         seconds=milliseconds / 1e3,
         bytes_moved=None if metadata else int(moved),
         operations=int(operations),
-        transfer_bytes=None if metadata or moved % operations else int(moved // operations),
+        transfer_bytes=None
+        if metadata or moved % operations
+        else int(moved // operations),
     )
 
 
 def _check_samples(stats: Mapping[str, Any], operations: int, where: str) -> None:
     """Refuse a count that fio's own samples of the latency do not back; old versions do not tell their number."""
-    found = [stats[key] for key in ("lat_ns", "clat_ns") if isinstance(stats.get(key), dict)]
-    told = [non_negative(values, "N", f"{where}, latencies") for values in found if "N" in values]
+    found = [
+        stats[key] for key in ("lat_ns", "clat_ns") if isinstance(stats.get(key), dict)
+    ]
+    told = [
+        non_negative(values, "N", f"{where}, latencies")
+        for values in found
+        if "N" in values
+    ]
     if told and max(told) < (1 - _TOLERANCE) * operations:
         raise ToolOutputError(
             f"{where}: {operations} operations, but fio timed {max(told):.0f} of them: it counts what it did not do, "
@@ -429,7 +484,9 @@ def _latencies(stats: Mapping[str, Any], where: str) -> dict[str, Quantity]:
         if isinstance(percentiles, dict):
             for name, percentile in _PERCENTILES.items():
                 if percentile in percentiles and name not in latencies:
-                    value = positive(percentiles, percentile, f"{where}, {key} percentiles")
+                    value = positive(
+                        percentiles, percentile, f"{where}, {key} percentiles"
+                    )
                     latencies[name] = Quantity(value / 1e3, "us")
     return latencies
 

@@ -14,7 +14,12 @@ DataType = Literal["timestamp", "offset", "incompressible", "random"]
 
 #: IOR 4's words by ``dataPacketType`` number (aiori.h). The word in its JSON ("data packet type")
 #: is shifted by one in 4.0.0: it says "g" for timestamp and "i" for random.
-DATA_TYPES: Final[tuple[DataType, ...]] = ("timestamp", "offset", "incompressible", "random")
+DATA_TYPES: Final[tuple[DataType, ...]] = (
+    "timestamp",
+    "offset",
+    "incompressible",
+    "random",
+)
 #: Signature and seed of data that are checked; any would do.
 _SIGNATURE: Final = 1181783497
 _SEED: Final = 7

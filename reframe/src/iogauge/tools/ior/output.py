@@ -68,7 +68,8 @@ def parse_json(text: str, log: str = "") -> ToolOutput:
     # Each task says where the summary goes, before all else. Lines before that are the launcher's.
     own = log[max(log.find(_SUMMARY_TO), 0) :]
     version, command, tests = (
-        member(document, key, "IOR JSON") for key in ("Version", "Command line", "tests")
+        member(document, key, "IOR JSON")
+        for key in ("Version", "Command line", "tests")
     )
     if not isinstance(version, str) or not isinstance(command, str):
         raise ToolOutputError("IOR JSON: 'Version' and 'Command line' should be text")
@@ -79,9 +80,15 @@ def parse_json(text: str, log: str = "") -> ToolOutput:
     (test,) = tests
     moments = [
         local_moment(key, member(source, key, "IOR JSON"), "IOR JSON")
-        for key, source in (("Began", document), ("StartTime", test), ("Finished", document))
+        for key, source in (
+            ("Began", document),
+            ("StartTime", test),
+            ("Finished", document),
+        )
     ]
-    setup, options = (member(test, key, "IOR JSON, tests[0]") for key in ("Parameters", "Options"))
+    setup, options = (
+        member(test, key, "IOR JSON, tests[0]") for key in ("Parameters", "Options")
+    )
     tasks, nodes = (_count(options, key, "Options") for key in ("tasks", "nodes"))
     transfer, block, segments, repetitions = (
         _count(setup, key, "Parameters")
@@ -109,9 +116,16 @@ def parse_json(text: str, log: str = "") -> ToolOutput:
     ]
     for entry in summary:
         if (told := positive(entry, "numTasks", "IOR JSON, summary")) != tasks:
-            raise ToolOutputError(f"IOR JSON: numTasks is {told:g}, but Options say {tasks}")
-    parameters: dict[str, object] = {k: v for k, v in setup.items() if k != "data packet type"}
-    given = ((options, "clients per node"), *((entry, "taskPerNodeOffset") for entry in summary))
+            raise ToolOutputError(
+                f"IOR JSON: numTasks is {told:g}, but Options say {tasks}"
+            )
+    parameters: dict[str, object] = {
+        k: v for k, v in setup.items() if k != "data packet type"
+    }
+    given = (
+        (options, "clients per node"),
+        *((entry, "taskPerNodeOffset") for entry in summary),
+    )
     parameters |= {key: source[key] for source, key in given if key in source}
     kind = setup.get("dataPacketType")
     if isinstance(kind, int) and 0 <= kind < len(DATA_TYPES):
@@ -137,7 +151,9 @@ def _load(body: str) -> dict[str, Any]:
             "exit status"
         )
     # Worlds of one task write over each other's summary.
-    why = f". If several tasks were to run: {OTHER_MPI}" if _ONE_TASK.search(body) else ""
+    why = (
+        f". If several tasks were to run: {OTHER_MPI}" if _ONE_TASK.search(body) else ""
+    )
     if not body.startswith("{"):
         raise ToolOutputError(
             f"no IOR JSON summary in the output (is -O summaryFormat=JSON set?); it begins: "
@@ -169,7 +185,9 @@ def _diagnosis(body: str, error: ValueError) -> str:
 def _count(container: object, key: str, where: str) -> int:
     value = positive(container, key, f"IOR JSON, {where}")
     if value != int(value) or value >= 2**63:
-        raise ToolOutputError(f"IOR JSON, {where}: {key!r} is {value:g}, expected a 64-bit integer")
+        raise ToolOutputError(
+            f"IOR JSON, {where}: {key!r} is {value:g}, expected a 64-bit integer"
+        )
     return int(value)
 
 
@@ -180,7 +198,9 @@ def _entries(
     every = member(container, what, "IOR JSON")
     if not isinstance(every, list) or not operations:
         raise ToolOutputError(f"IOR JSON: {what!r} should be a list of writes or reads")
-    named = [(member(one, key, f"IOR JSON, {what}[{n}]"), one) for n, one in enumerate(every)]
+    named = [
+        (member(one, key, f"IOR JSON, {what}[{n}]"), one) for n, one in enumerate(every)
+    ]
     kept = [(name, one) for name, one in named if name != "remove"]
     if [name for name, _ in kept] != operations:
         names = ", ".join(excerpt(str(name)) for name, _ in kept[:8])
@@ -198,7 +218,11 @@ def _is_product(rate: float, seconds: float, count: float) -> bool:
 
 
 def _phase(
-    entry: Mapping[str, Any], where: str, transfer: int, size_mib: float | None, planned: int
+    entry: Mapping[str, Any],
+    where: str,
+    transfer: int,
+    size_mib: float | None,
+    planned: int,
 ) -> Phase:
     """Return the phase of a result. Its bytes are ``size_mib`` if the summary tells them, else ``planned`` or unknown.
 
@@ -212,7 +236,9 @@ def _phase(
         )
     bw_mib_s, iops = positive(entry, "bwMiB", where), positive(entry, "iops", where)
     transfers_s = non_negative(entry, "wrRdTime", where)
-    count = planned // transfer if size_mib is None else round(size_mib * _MIB / transfer)
+    count = (
+        planned // transfer if size_mib is None else round(size_mib * _MIB / transfer)
+    )
     moved: int | None = count * transfer
     agrees = count > 0 and _is_product(bw_mib_s, total_s, count * transfer / _MIB)
     if size_mib is None and not agrees:
@@ -268,17 +294,23 @@ def rank_times_csv(text: str) -> tuple[RankTimes, ...]:
     if lines[0] != _RANK_HEADER:
         raise ToolOutputError(f"{where}: unknown header {excerpt(text, 1)!r}")
     if lines[-1] != "":
-        raise ToolOutputError(f"{where}: cut off in line {len(lines)}: {excerpt(lines[-1])!r}")
+        raise ToolOutputError(
+            f"{where}: cut off in line {len(lines)}: {excerpt(lines[-1])!r}"
+        )
     groups: list[tuple[str, list[float]]] = []
     for number, line in enumerate(lines[1:-1], start=2):
         match = _RANK_ROW.fullmatch(line)
         if match is None:
-            raise ToolOutputError(f"{where}: line {number} is damaged: {excerpt(line)!r}")
+            raise ToolOutputError(
+                f"{where}: line {number} is damaged: {excerpt(line)!r}"
+            )
         rank, total = int(match[2]), float(match[3])
         if rank == 0:
             groups.append((match[1], []))
         if not groups or groups[-1][0] != match[1] or len(groups[-1][1]) != rank:
-            raise ToolOutputError(f"{where}: line {number}: rank {rank} is out of order")
+            raise ToolOutputError(
+                f"{where}: line {number}: rank {rank} is out of order"
+            )
         if not (is_number(total) and total > 0):
             raise ToolOutputError(f"{where}: line {number}: expected times above 0")
         groups[-1][1].append(total)
