@@ -282,7 +282,7 @@ class TestMergeRequest:
                 pytest.param(file, {"lint", "dry-run", "replay"}, marks=_OTHER_FILE)
                 for file in ("site-configs/rig/settings.yaml", "checks/mdtest.py")
             ),
-            ("reframe/src/iogauge/judge/case.py", {"lint", "dry-run", "replay"}),
+            ("reframe/src/iogauge/judge/decide.py", {"lint", "dry-run", "replay"}),
         ],
     )
     def test_only_what_it_touches(self, described, file, expected):

@@ -10,13 +10,13 @@ import select
 import subprocess
 import sys
 
-from iogauge.job.bell import Bell
+from iogauge.job.control_pipe import ControlPipe
 
 
 def main(stage: str, *words: str) -> int:
     place = os.getcwd()
     os.chdir(stage)
-    bell = Bell()
+    bell = ControlPipe()
     with subprocess.Popen(words, cwd=place) as process:
         while process.poll() is None:
             if select.select([bell], [], [], 0.02)[0]:

@@ -26,13 +26,13 @@ from rich.console import Console
 from iogauge.core import yamlfile
 from iogauge.core.measurement import ToolOutput, ToolOutputError
 from iogauge.core.yamlfile import YamlError
-from iogauge.evidence import times, witness
+from iogauge.evidence import task_counters, times
 from iogauge.node import host, identity, probes
 from iogauge.node.lustre import checksums, client, layout, lov, targets
 from iogauge.node.lustre.programs import LustreError
 from iogauge.node.lustre.quotas import parse_lfs_quota, parse_lfs_quotas
 from iogauge.node.mounts import fsname_of, parse_mountinfo
-from iogauge.plan import seen, stage
+from iogauge.plan import observations, stage
 from iogauge.records import journal, query, selected
 from iogauge.records.record import Record
 from iogauge.report import endings, export, history_table, outcome
@@ -50,10 +50,10 @@ from iogauge_extras.darshan import log as darshan
 from iogauge_extras.darshan.figures import of_log
 from iogauge_extras.history import yamledit
 from iogauge_extras.history.yamledit import EditError
-from iogauge_extras.loads.beside import parse_disturbed
 from iogauge_extras.loads.series import series_of_instants
+from iogauge_extras.loads.two_jobs import parse_disturbed
 from iogauge_extras.needle import judge as needle
-from iogauge_extras.page import charts, collect, page
+from iogauge_extras.page import charts, news, page
 from iogauge_extras.suites import elbencho, io500, md_workbench, wrf
 from support import stage as healthy
 from support.lustre import lov as encoder
@@ -457,7 +457,9 @@ def _lctl(data: bytes) -> object:
     parameters = parse_parameters(text)
     found = host._connections(parameters)
     look = host.Load(host="n", cache_id="c", time=1.0, load1=0.0, **found)
-    witness.change(look, host.Load.from_json(json.loads(json.dumps(look.to_json()))))
+    task_counters.change(
+        look, host.Load.from_json(json.loads(json.dumps(look.to_json())))
+    )
     return client.facts_of(parameters), checksums.parse_params(text)
 
 
@@ -471,15 +473,19 @@ def _machine(data: bytes) -> object:
 def _noted(data: bytes) -> object:
     """What the agents and the tasks of a node left in the stage."""
     with TemporaryDirectory() as folder:
-        Path(folder, "seen.n1.jsonl").write_bytes(data)
+        Path(folder, "observations.n1.jsonl").write_bytes(data)
         Path(folder, "tasks.n1").write_bytes(data)
-        found = seen.read(Path(folder))
-    told = [one for each in witness.witnesses(found).values() for one in each]
-    heard = witness.Testimony(witnesses=tuple(told), expected=1)
+        found = observations.read(Path(folder))
+    told = [one for each in task_counters.witnesses(found).values() for one in each]
+    heard = task_counters.TaskCounters(witnesses=tuple(told), expected=1)
     for names in (["8:0"], ["/nfs"], ["rig"]):
         heard.counted({"n1": names})
-    found.counts(seen.PROCESSES), found.hidden(), found.words(seen.LOADED)
-    instants = found.instants(seen.MOVED)
+    (
+        found.counts(observations.PROCESSES),
+        found.hidden(),
+        found.words(observations.LOADED),
+    )
+    instants = found.instants(observations.MOVED)
     times.seconds_of_activity(instants, (0.0, 1e9), 0)
     run = stage.PhaseRun(1, "write", 0, 0.0, 1e9, "x")
     if one := series_of_instants(instants, "write", run, 10.0):
@@ -532,7 +538,7 @@ def _alarm(data: bytes) -> object:
             line for line in lines if isinstance(line, Record)
         )
         damaged = [line for line in lines if isinstance(line, journal.Damaged)]
-        raised = collect.collect(file.parent.parent, found, gate=True, damaged=damaged)
+        raised = news.collect(file.parent.parent, found, gate=True, damaged=damaged)
         assert raised.failed or not damaged
         page.page(raised, found).encode()
         ElementTree.fromstring(export.junit(found, True, raised.ending))
@@ -683,7 +689,7 @@ READERS: tuple[Reader, ...] = (
         _machine,
     ),
     Reader(
-        "seen.read",
+        "observations.read",
         [
             b'[10.5, "counters", ["write.1", "before", {"8:0": [512, 1024, 3], "rig": null}]]\n'
             b'[12.5, "counters", ["write.1", "after", {"8:0": [512, 9216, 5]}]]\n',

@@ -24,8 +24,8 @@ from typing import Any
 
 import iogauge
 import iogauge_extras
-from iogauge.guards.seen import CaseSeen
-from iogauge.judge import case
+from iogauge.guards.views import CaseView
+from iogauge.judge import decide
 
 FILE = Path(__file__).parents[1] / "data" / "oracle.jsonl.xz"
 #: Cases of one outcome that are kept, and cases in all.
@@ -118,7 +118,7 @@ def decode(value: Any) -> Any:
 def said(name: str, call: Mapping[str, Any]) -> Any:
     """Verdicts of the case and of its metrics and the outcomes of all guards, as JSON; of an error its words."""
     try:
-        answer = getattr(case, name)(**decode(call))
+        answer = getattr(decide, name)(**decode(call))
     except ValueError as error:
         return {"": type(error).__name__, "text": str(error)}
     findings = answer if isinstance(answer, list) else answer.findings
@@ -140,7 +140,7 @@ def write(chosen: list[dict[str, Any]]) -> None:
 
 def record(folder: str) -> None:
     """Let each later call of the judge, and each case that is made beside it, write itself into a folder."""
-    judge, init = case.judge, CaseSeen.__init__
+    judge, init = decide.judge, CaseView.__init__
     names = judge.__code__.co_varnames[: judge.__code__.co_argcount]
     inside: list[bool] = []
 
@@ -162,12 +162,12 @@ def record(folder: str) -> None:
             inside.clear()
             keep("judge", given)
 
-    def made(seen: CaseSeen, *words: Any, **options: Any) -> None:
+    def made(seen: CaseView, *words: Any, **options: Any) -> None:
         init(seen, *words, **options)
         if not inside:
             keep("findings_of", {"case": seen})
 
-    case.judge, CaseSeen.__init__ = judged, made  # type: ignore[method-assign]
+    decide.judge, CaseView.__init__ = judged, made  # type: ignore[method-assign]
     if storage := sys.modules.get("iogauge.cases.storage"):
         storage.judge = judged  # type: ignore[attr-defined]
 

@@ -19,10 +19,10 @@ from iogauge.core.measurement import (
     ToolOutput,
 )
 from iogauge.core.words import Tier
-from iogauge.evidence.model import ClockSeen, Evidence, Striping, rates_of
-from iogauge.evidence.witness import NodeActivity, Testimony
-from iogauge.guards.seen import CaseSeen, PhaseSeen
-from iogauge.judge.case import Judgement, judge
+from iogauge.evidence.model import ClockReading, Evidence, Striping, rates_of
+from iogauge.evidence.task_counters import NodeActivity, TaskCounters
+from iogauge.guards.views import CaseView, PhaseView
+from iogauge.judge.decide import Judgement, judge
 from iogauge.node.counters import Reading
 from iogauge.node.files import Block, Eviction, Held, Sample
 from iogauge.node.host import Load
@@ -32,7 +32,7 @@ from iogauge.node.lustre.targets import StorageTarget
 from iogauge.node.mounts import Mount, Space
 from iogauge.node.view import View
 from iogauge.plan.case import DIR, Access, CasePlan, PhasePlan
-from iogauge.plan.seen import Instant, Witness
+from iogauge.plan.observations import Instant, TaskLine
 from iogauge.plan.stage import PhaseRun
 from iogauge.site.extras import PartitionExtras
 from support.extras import extras
@@ -170,18 +170,18 @@ class Whole:
             whole = whole.output(phase, at, seconds=one.seconds / factor, rates=rates)
         return whole
 
-    def seen(self, tier: Tier = "quick", **values: Sequence[float]) -> CaseSeen:
+    def seen(self, tier: Tier = "quick", **values: Sequence[float]) -> CaseView:
         """The case as guards see it; ``values`` are other samples of metrics."""
         rates = rates_of(self.plan, self.evidence.outputs)
         samples = {name: tuple(q.value for q in rates[name]) for name in rates}
         site, evidence = self.site, self.evidence
-        return CaseSeen(
+        return CaseView(
             self.plan, evidence, site, tier, self.metrics, {**samples, **values}
         )
 
     def phase(
         self, name: str, tier: Tier = "quick", **values: Sequence[float]
-    ) -> PhaseSeen:
+    ) -> PhaseView:
         """A phase of the case as guards see it."""
         seen = self.seen(tier, **values)
         return next(phase for phase in seen.phases if phase.phase.name == name)
@@ -255,9 +255,9 @@ def _counted(system: System, moved: Reading) -> dict[str, Any]:
 
 def _testimony(
     system: System, begin: float, moved: Reading, calls: int, synced: bool
-) -> Testimony:
+) -> TaskCounters:
     half = Reading(moved.read // 2, moved.written // 2)
-    heard = Witness(
+    heard = TaskLine(
         host="n1",
         started=begin + 0.5,
         ended=begin + 1.0 + LASTS,
@@ -267,7 +267,7 @@ def _testimony(
         moved=half,
         **_counted(system, moved),
     )
-    return Testimony(witnesses=(heard, heard), expected=2)
+    return TaskCounters(witnesses=(heard, heard), expected=2)
 
 
 def _looks(begin: float, moved: Reading, files: int, total: Instant) -> list[Instant]:
@@ -360,7 +360,7 @@ def _whole(
         views=(view,),
         opened=view,
         directory=HOME,
-        clocks=(ClockSeen(BOOTED, BOOTED, 0),),
+        clocks=(ClockReading(BOOTED, BOOTED, 0),),
         nodes=({"cpu.cores": 4, "mem.bytes": 16 * GIB},),
         idle=(Load(host="n1", cache_id="k:1", time=BOOTED + 1000, load1=0.1),),
         changes=(

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from iogauge.core import paths
-from iogauge.job import agent, keeper
+from iogauge.job import agent, lead_agent
 from iogauge.job import target as job_lustre
 from iogauge.job.target import look_again
 from iogauge.node import mounts
@@ -23,7 +23,7 @@ from iogauge.node.lustre.layout import Layouts
 from iogauge.node.lustre.request import DirectoryLayout, Layout, Pins
 from iogauge.node.mounts import Mount, Space
 from iogauge.node.view import View, look
-from iogauge.plan.seen import read
+from iogauge.plan.observations import read
 from iogauge.plan.stage import REFUSED, Opened
 from iogauge.workspace.directory import session_dir
 from support import shell
@@ -98,12 +98,14 @@ def test_a_link_in_the_way_is_a_refusal(target, tmp_path):
 )
 def test_an_overlay_counts_as_what_is_below_it(kind, beneath, exact, monkeypatch):
     """ZFS says only later how many inodes are in use."""
-    monkeypatch.setattr(keeper, "is_upper", lambda *_: True)
-    monkeypatch.setattr(keeper, "find_mount", lambda _: Mount(2, "/", "s", beneath, ""))
+    monkeypatch.setattr(lead_agent, "is_upper", lambda *_: True)
+    monkeypatch.setattr(
+        lead_agent, "find_mount", lambda _: Mount(2, "/", "s", beneath, "")
+    )
     options = "rw,lowerdir=/l,upperdir=/u,workdir=/w"
     view = View("h", "/s", Mount(1, "/s", "s", kind, options), Space(100, 90, 0, 0), ())
-    assert keeper._is_exact(kind, view) is exact
-    assert keeper._is_exact(kind, None) is (kind != "nfs4")
+    assert lead_agent._is_exact(kind, view) is exact
+    assert lead_agent._is_exact(kind, None) is (kind != "nfs4")
 
 
 USER_AND_GROUP = """cat <<'EOF'

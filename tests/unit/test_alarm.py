@@ -14,9 +14,9 @@ from iogauge.records import journal
 from iogauge.report import history_table
 from iogauge.report.endings import SessionRecords, conclude
 from iogauge.report.export import junit
-from iogauge_extras.page import charts, collect, page
+from iogauge_extras.page import charts, news, page
 from iogauge_extras.page.charts import Curve, Run
-from iogauge_extras.page.collect import DRIFT, Alarm, Trouble
+from iogauge_extras.page.news import DRIFT, Alarm, Trouble
 from iogauge_extras.page.past import Span
 from support import records
 from support.records import metric
@@ -47,7 +47,7 @@ def collected(folder, found, newest=1, **options):
         journal.append(folder / "site" / f"{one.session}.jsonl", one.to_line())
     options.setdefault("gate", False)
     mine = SessionRecords(found[len(found) - newest :])
-    return collect.collect(folder, mine, **options)
+    return news.collect(folder, mine, **options)
 
 
 def test_a_failure_says_case_metric_value_reference_since_and_cause(tmp_path):
@@ -363,6 +363,6 @@ def test_a_span_shows_the_newest_run_of_every_case_in_it(tmp_path):
     assert damaged == []
     with pytest.raises(ValueError, match=r"no case of it is recorded \(recorded: "):
         history_table.newest_records(tmp_path, "elsewhere")
-    alarm = collect.collect(tmp_path, SessionRecords(found), gate=False, span=span)
+    alarm = news.collect(tmp_path, SessionRecords(found), gate=False, span=span)
     curve = next(one for one in alarm.history.curves if one.title.startswith("scratch"))
     assert [run.session for run in curve.points] == ["s1", "s2"]

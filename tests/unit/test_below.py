@@ -2,7 +2,7 @@
 
 import pytest
 
-from iogauge.node import below, btrfs
+from iogauge.node import btrfs, layers
 from iogauge.node.kinds import Below, Traits, traits
 from iogauge.node.mounts import Mount
 
@@ -51,14 +51,14 @@ class Tree:
 
     def resolve(self, point):
         place = str(self.place(point))
-        return below.resolve(place, self.mounts[place], root=str(self.root))
+        return layers.resolve(place, self.mounts[place], root=str(self.root))
 
 
 @pytest.fixture
 def tree(tmp_path, monkeypatch):
     """A tree with one disk, which has a file system with an image at /data."""
     made = Tree(tmp_path)
-    monkeypatch.setattr(below, "find_mount", made.find)
+    monkeypatch.setattr(layers, "find_mount", made.find)
     made.disk("sda", "8:0")
     made.mount("/data", "ext4", "8:0")
     made.place("/data/image").touch()
@@ -78,7 +78,7 @@ def test_what_a_program_shows_elsewhere_may_be_memory(tree):
     tree.mount("/shown", "fuse.bindfs", "0:52", source="/data")
     (tree.root / "shown" / "inner").mkdir()
     mount = tree.mounts[str(tree.root / "shown")]
-    inner = below.resolve(
+    inner = layers.resolve(
         str(tree.root / "shown" / "inner"), mount, root=str(tree.root)
     )
     assert inner.memory == "fuse.bindfs on tmpfs at /data/inner"
@@ -359,7 +359,7 @@ def test_copies_of_btrfs(bits, devices, missing, copies):
 def test_ext4_that_journals_data(
     tree, monkeypatch, options, file, attributes, journalled
 ):
-    monkeypatch.setattr(below, "_attributes", lambda _: attributes)
+    monkeypatch.setattr(layers, "_attributes", lambda _: attributes)
     tree.place("proc/fs/ext4/sda/options").write_text(file)
     tree.mount("/m", "ext4", "8:0", options)
     found = tree.resolve("/m")
@@ -388,7 +388,7 @@ def test_ext4_that_journals_data(
 def test_o_direct_that_is_accepted_and_not_honoured(
     tree, monkeypatch, kind, options, attributes, hardware, reason
 ):
-    monkeypatch.setattr(below, "_attributes", lambda _: attributes)
+    monkeypatch.setattr(layers, "_attributes", lambda _: attributes)
     if hardware:
         tree.place("sys/dev/block/8:0/queue/crypto/modes").touch()
     tree.mount("/m", kind, "8:0", options)
@@ -415,7 +415,7 @@ def test_o_direct_that_is_accepted_and_not_honoured(
 def test_what_makes_data_smaller_is_named(
     tree, monkeypatch, kind, options, attributes, reason
 ):
-    monkeypatch.setattr(below, "_attributes", lambda _: attributes)
+    monkeypatch.setattr(layers, "_attributes", lambda _: attributes)
     tree.mount("/m", kind, "0:44", options)
     assert tree.resolve("/m").compresses == reason
 

@@ -17,7 +17,7 @@ from iogauge.report import history_table
 from iogauge.report.endings import SessionRecords
 from iogauge_extras.ceilings import table as ceilings
 from iogauge_extras.compare import sides
-from iogauge_extras.page import collect, page
+from iogauge_extras.page import news, page
 from support import browser, npm, records
 
 pytestmark = pytest.mark.slow
@@ -49,7 +49,7 @@ def written(tmp_path_factory, published):
             folder / record.system / f"{record.session}.jsonl", record.to_line()
         )
     found, _ = history_table.newest_records(folder)
-    alarm = collect.collect(folder, SessionRecords(found), gate=False)
+    alarm = news.collect(folder, SessionRecords(found), gate=False)
     file = folder.with_name("page.html")
     layers = ceilings.of_systems(folder, sorted({record.system for record in found}))
     file.write_text(page.page(alarm, found, layers), encoding="utf-8")

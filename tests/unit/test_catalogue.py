@@ -16,7 +16,7 @@ from iogauge.guards import preflight
 from iogauge.guards.catalogue import OF_CASE, OF_LAYOUT, OF_METRIC, OF_PHASE
 from iogauge.guards.finding import Finding
 from iogauge.guards.rules import rows, rule
-from iogauge.guards.seen import CaseSeen
+from iogauge.guards.views import CaseView
 from iogauge.job import opening, target
 from support import programs, stage
 from support.extras import extras
@@ -79,7 +79,7 @@ def test_findings_bear_the_number_of_their_guard(tmp_path):
     plan = stage.plan()
     evidence = collect.collect(stage.build(tmp_path / "stage"), plan, 0)
     values = {metric.name: (1.0, 1.0) for metric in stage.METRICS}
-    case = CaseSeen(plan, evidence, extras(), "quick", stage.METRICS, values)
+    case = CaseView(plan, evidence, extras(), "quick", stage.METRICS, values)
     asked = [(OF_CASE, case), *((OF_PHASE, phase) for phase in case.phases)]
     asked += [(OF_METRIC, (case, name)) for name in values]
     said = [

@@ -12,11 +12,11 @@ import pytest
 
 from iogauge.guards import contents as guards
 from iogauge.guards.finding import Outcome
-from iogauge.job import keeper
+from iogauge.job import lead_agent
 from iogauge.node import files, mounts
 from iogauge.node.files import Block, Held, Sample
 from iogauge.plan.case import Verification
-from iogauge.plan.seen import CONTENTS, read
+from iogauge.plan.observations import CONTENTS, read
 from support.whole import data
 
 MIB = 1 << 20
@@ -120,7 +120,7 @@ class TestSampler:
 
     def test_the_blocks_of_the_last_write_are_read_again(self, disk):
         (disk / "x").write_bytes(os.urandom(MIB))
-        sampler = keeper.Sampler("ext4")
+        sampler = lead_agent.Sampler("ext4")
         for repetition, after in ((0, "write"), (1, "read"), (2, "read")):
             sampler.take(repetition, after, str(disk))
         first, second, third = self.lines()
@@ -129,13 +129,13 @@ class TestSampler:
         assert (len(first.files), second.files) == (1, ())
 
     def test_storage_that_hangs_takes_a_limited_time(self, disk, monkeypatch):
-        monkeypatch.setattr(keeper, "_ANSWER_S", 0.2)
+        monkeypatch.setattr(lead_agent, "_ANSWER_S", 0.2)
         monkeypatch.setattr(files, "take_sample", lambda *_: time.sleep(60))
-        keeper.Sampler("ext4").take(1, "write", str(disk))
+        lead_agent.Sampler("ext4").take(1, "write", str(disk))
         assert "has not answered" in self.lines()[0].problem
 
     def test_a_directory_that_is_gone_is_a_problem(self, tmp_path):
-        keeper.Sampler("ext4").take(1, "read", str(tmp_path / "none"))
+        lead_agent.Sampler("ext4").take(1, "read", str(tmp_path / "none"))
         assert "No such file" in self.lines()[0].problem
 
 

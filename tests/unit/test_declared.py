@@ -12,7 +12,7 @@ from iogauge.evidence import collect
 from iogauge.guards import figures, others, preflight
 from iogauge.guards.cache import client_cache, write_back
 from iogauge.guards.finding import Outcome
-from iogauge.judge import case
+from iogauge.judge import decide
 from iogauge.node import probes
 from iogauge.site import folders
 from iogauge.site.extras import PartitionExtras
@@ -41,7 +41,7 @@ def judged(found, *told, site=None, **more):
         "plan": PLAN,
         **more,
     }
-    return case.judge(evidence=seen, metrics=healthy.METRICS, **given)
+    return decide.judge(evidence=seen, metrics=healthy.METRICS, **given)
 
 
 def of_guard(judgement, guard):

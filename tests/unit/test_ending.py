@@ -17,7 +17,7 @@ from iogauge.records.selected import (
 )
 from iogauge.report.endings import SessionRecords, Word, conclude
 from iogauge.report.export import junit
-from iogauge_extras.page import collect, page
+from iogauge_extras.page import news, page
 from support import records
 
 
@@ -152,7 +152,7 @@ def test_page_junit_and_alarm_say_the_same_sentence(verdict, gate, tmp_path):
         gate=gate, left_out=(left_out(),), unmatched=("-n X selects no case",)
     )
     ending = found.ending(gate, lack)
-    alarm = collect.collect(tmp_path, found, gate=gate, unmeasured=lack)
+    alarm = news.collect(tmp_path, found, gate=gate, unmeasured=lack)
     assert alarm.ending == ending
     assert str(ending) in alarm.title and ending.remarks[0] in alarm.text
     text = page.page(alarm, found)

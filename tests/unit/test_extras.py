@@ -88,7 +88,7 @@ def test_the_rest_works_and_says_what_is_missing(extra):
 def test_an_extra_that_needs_another_says_so(monkeypatch):
     """The page shows trends, and without them there is none."""
     for name in [
-        name for name in sys.modules if name.startswith("iogauge_extras.page.collect")
+        name for name in sys.modules if name.startswith("iogauge_extras.page.news")
     ]:
         monkeypatch.delitem(sys.modules, name)
     for name in ("iogauge_extras.history", "iogauge_extras.history.states"):

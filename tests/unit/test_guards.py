@@ -9,8 +9,8 @@ import pytest
 from iogauge.core.measurement import Disturber, Quantity, ToolOutput
 from iogauge.core.units import format_bytes
 from iogauge.evidence.model import DIRECTORIES_FOUND, DIRECTORIES_READ, Striping
-from iogauge.evidence.witness import NodeActivity, change
-from iogauge.guards import figures, ledger, nodes, others, preflight, striping, witness
+from iogauge.evidence.task_counters import NodeActivity, change
+from iogauge.guards import agreement, figures, moved, nodes, others, preflight, striping
 from iogauge.guards.cache import client_cache, server_cache
 from iogauge.guards.clock import seconds_claims
 from iogauge.guards.contents import data_entropy
@@ -26,7 +26,7 @@ from iogauge.node.lustre.request import DirectoryLayout, Layout, Pins
 from iogauge.node.lustre.targets import MetadataTarget, StorageTarget
 from iogauge.node.mounts import Mount, Space
 from iogauge.node.view import View
-from iogauge.plan.seen import Instant
+from iogauge.plan.observations import Instant
 from iogauge.plan.stage import FILL, PhaseRun
 from iogauge.tools import mpi
 from iogauge.tools.ior.output import parse_json
@@ -405,7 +405,7 @@ def test_g9_wants_new_files_on_the_target(files, written, found, outcome):
     for at in (0, 1):
         whole = whole.witness("create", at, counters={"8:16": Reading(0, written)})
     looks = [] if found is None else [(begins(n, 1) - 1, found) for n in (1, 2)]
-    finding = witness.storage(whole.alter(found=tuple(looks)).phase("create"))
+    finding = moved.storage(whole.alter(found=tuple(looks)).phase("create"))
     assert finding and finding.outcome is outcome, finding
 
 
@@ -1657,7 +1657,7 @@ def test_g19_holds_files_against_the_inodes_in_use(executions, outcome):
     assert others.foreign_files(whole.alter(activity=()).phase("create")) is None
 
 
-def moved(**more):
+def activity(**more):
     return NodeActivity(host="n1", cache_id="k:1", seconds=1.0, **more)
 
 
@@ -1672,13 +1672,17 @@ def looked(text, **more):
 def by_target(counted, held, whole=True):
     """G11 of a write, as its client counted it in the last repetition; files too short prove nothing."""
     case = data("lustre").planned("write", data_bytes=GIB if whole else MIB)
-    moved = {f"scratch-{name}": Reading(0, count) for name, count in counted.items()}
+    by_target = {
+        f"scratch-{name}": Reading(0, count) for name, count in counted.items()
+    }
     for at in (0, 1):
         case = case.witness(
-            "write", at, counters=moved if at else dict.fromkeys(moved, Reading())
+            "write",
+            at,
+            counters=by_target if at else dict.fromkeys(by_target, Reading()),
         )
     files = [laid("data", *held)] if held else []
-    return witness.targets_witnessed(
+    return moved.targets_witnessed(
         case.alter(striping=(Striping({}, noted(files)),)).phase("write")
     )
 
@@ -1743,20 +1747,20 @@ def g8(
             continue
         given = {"asked": GIB, "own": GIB, "counted": GIB, "least": GIB, **counts}
 
-        def moved(name, share=1, given=given):
+        def reading(name, share=1, given=given):
             count = given[name] // share
             return Reading(count, 1) if direction == "read" else Reading(1, count)
 
-        heard = {"asked": moved("asked", 2), "moved": moved("own", 2)}
+        heard = {"asked": reading("asked", 2), "moved": reading("own", 2)}
         if whole.evidence.views[0].below.devices:
-            heard["counters"] = {"8:17": moved("counted"), "8:16": moved("least")}
+            heard["counters"] = {"8:17": reading("counted"), "8:16": reading("least")}
         if given.get("passed") is not None:
-            heard["counters"] = {"8:16": moved("passed")}
+            heard["counters"] = {"8:16": reading("passed")}
         if "calls" in given:
             heard["calls"] = Reading(given["calls"] // 2, given["calls"] // 2)
         whole = whole.witness(direction, at, **heard)
         whole = whole.output(direction, at, operations=given.get("operations"))
-    (finding,) = witness.bytes_witnessed(whole.phase(direction))
+    (finding,) = moved.bytes_witnessed(whole.phase(direction))
     return finding
 
 
@@ -1780,8 +1784,8 @@ def test_g8_refuses_bytes_that_one_of_the_kernels_counts_lacks(direction, who):
 )
 def test_g8_bytes(told, warnings, saw):
     whole = data().planned("read", data_bytes=100)
-    for at, moved in enumerate((100, told)):
-        whole = whole.output("read", at, bytes_moved=moved, warnings=warnings)
+    for at, bytes_moved in enumerate((100, told)):
+        whole = whole.output("read", at, bytes_moved=bytes_moved, warnings=warnings)
     finding = figures.bytes_moved(whole.phase("read"))
     assert finding and (finding.outcome is OK) == (not saw) and saw in str(finding)
 
@@ -1868,9 +1872,9 @@ def test_a_word_that_is_not_exact_contradicts_and_never_confirms():
         (100, True, INVALID),
         (90, False, INVALID),
     ):
-        word = ledger.BYTES.most("somebody counted less", count)
-        claim = ledger.Claim("the tool says 100", 100, [word])
-        found = ledger.settle(
+        word = agreement.BYTES.most("somebody counted less", count)
+        claim = agreement.ReportedFigure("the tool says 100", 100, [word])
+        found = agreement.settle(
             "G8 witness",
             [[claim]],
             fine="fine",
@@ -1879,8 +1883,8 @@ def test_a_word_that_is_not_exact_contradicts_and_never_confirms():
             tolerance=0.05,
         )
         assert found.outcome is outcome
-        confirmed = replace(claim, words=[word, ledger.Bounds("exact", exact=True)])
-        seen = ledger.settle(
+        confirmed = replace(claim, words=[word, agreement.Bounds("exact", exact=True)])
+        seen = agreement.settle(
             "G8 witness", [[confirmed]], fine="fine", unseen="x", tolerance=0.05
         )
         assert seen.outcome is (OK if count == 100 else INVALID)
@@ -1889,7 +1893,9 @@ def test_a_word_that_is_not_exact_contradicts_and_never_confirms():
 def g4(*executions, **more):
     """G4 of executions by what they claim and who saw them."""
     claims = [None if seen is None else seconds_claims(**seen) for seen in executions]
-    return ledger.settle("G4 clock", claims, fine="all", unseen="nobody saw it", **more)
+    return agreement.settle(
+        "G4 clock", claims, fine="all", unseen="nobody saw it", **more
+    )
 
 
 @pytest.mark.parametrize(
@@ -1977,7 +1983,7 @@ def test_g20_objects_to_a_client_that_was_evicted():
     head, tail = STATES.split(device)
     went = " - [ 1795223505, EVICTED ]\n - [ 1795223506, FULL ]\n"
     after = looked(head + device + tail.replace(line, line + went, 1))
-    finding = g20(change(looked(STATES), after), moved())
+    finding = g20(change(looked(STATES), after), activity())
     assert finding.outcome is INVALID
     says(
         finding,

@@ -258,8 +258,8 @@ _SAFE_NAMES = {"word", "mark", "view", "host", "usage", "_NAMED", "now"}
 _SAFE_IN = {
     "cases/configuration.py": {"message"},
     "session/current.py": {"reason"},
-    "job/keeper.py": {"WORD"},
-    "iogauge_extras/page/commands.py": {"NOBODY"},
+    "job/lead_agent.py": {"WORD"},
+    "iogauge_extras/page/page_commands.py": {"NOBODY"},
 }
 
 

@@ -11,7 +11,7 @@ import pytest
 from e2e.rig import processes, program_of, wait_for
 from iogauge.core.paths import JOB_FILES, LIBRARY
 from iogauge.node import mounts
-from iogauge.plan.seen import CONTENTS, LOST, read
+from iogauge.plan.observations import CONTENTS, LOST, read
 from iogauge.workspace import directory, lock
 from support.orders import job_order
 from support.shell import kill, script

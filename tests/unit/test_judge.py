@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from iogauge.cases import judged
+from iogauge.cases import judged as judged_cases
 from iogauge.core.measurement import Metric, Quantity, Reference, ToolOutputError
 from iogauge.evidence import collect, model
-from iogauge.judge import case
+from iogauge.judge import decide
 from iogauge.judge.verdict import Verdict
 from iogauge.node.lustre.layout import FileLayout, Layouts, Part
 from iogauge.node.lustre.request import Layout
@@ -48,8 +48,10 @@ def found(tmp_path):
     return collect.collect(healthy.build(tmp_path / "stage"), PLAN, 0)
 
 
-def decide(found, site=None, references=REFERENCES, plan=PLAN, tier="quick"):
-    return case.judge(plan, found, healthy.METRICS, references, site or extras(), tier)
+def judged(found, site=None, references=REFERENCES, plan=PLAN, tier="quick"):
+    return decide.judge(
+        plan, found, healthy.METRICS, references, site or extras(), tier
+    )
 
 
 def outputs(found, name, **change):
@@ -65,7 +67,7 @@ def phase_of(output, **change):
 
 def test_every_guard_that_applies_is_asked(found):
     asked = {}
-    for finding in decide(found).findings:
+    for finding in judged(found).findings:
         asked.setdefault(finding.metric, []).append(finding.guard)
     assert {metric: sorted(set(names)) for metric, names in asked.items()} == {
         None: ["G15", "G19", "G20", "G8", "G9"],
@@ -75,7 +77,7 @@ def test_every_guard_that_applies_is_asked(found):
 
 
 def test_without_a_reference_nothing_passes(found):
-    decided = decide(found, references={"write_bw": REFERENCES["write_bw"]})
+    decided = judged(found, references={"write_bw": REFERENCES["write_bw"]})
     assert decided.verdict is Verdict.UNREFERENCED
     assert [m.verdict for m in decided.metrics] == [Verdict.PASS, Verdict.UNREFERENCED]
     assert decided.reason.startswith("read_iops: ")
@@ -89,7 +91,7 @@ def test_a_metric_that_is_only_recorded_needs_no_reference(found):
 
     def of(references, seen=found, **site):
         settings = extras(**site) if site else extras()
-        decided = case.judge(
+        decided = decide.judge(
             PLAN,
             seen,
             healthy.METRICS,
@@ -122,7 +124,7 @@ def test_a_metric_that_is_only_recorded_needs_no_reference(found):
     ],
 )
 def test_a_site_that_contradicts_the_measurement_makes_it_invalid(found, parts, guard):
-    decided = decide(found, extras(**parts))
+    decided = judged(found, extras(**parts))
     assert decided.verdict is Verdict.INVALID
     assert f"{guard} " in decided.reason
 
@@ -142,7 +144,7 @@ def test_one_bad_repetition_is_enough(found):
         ({"phases": phase_of(last, operations=1)}, "G7"),
         ({"phases": phase_of(last, seconds=0.01)}, "G4"),
     ):
-        decided = decide(outputs(found, "write", **change))
+        decided = judged(outputs(found, "write", **change))
         assert decided.metrics[0].verdict is Verdict.INVALID, change
         assert f"{guard} " in decided.reason
         assert decided.metrics[1].verdict is Verdict.PASS
@@ -172,7 +174,7 @@ def test_fio_had_the_options_of_its_job_file(found, asked, unlike):
     write, read = PLAN.repeat
     read = replace(read, command=["fio", "r.fio"])
     plan = replace(PLAN, repeat=[write, read], inputs={"r.fio": asked})
-    decided = decide(found, plan=plan)
+    decided = judged(found, plan=plan)
     assert decided.metrics[1].verdict is (Verdict.INVALID if unlike else Verdict.PASS)
     assert unlike in decided.reason
 
@@ -191,7 +193,7 @@ def test_the_warm_up_alone_has_the_words_with_which_a_tool_checks(found, said, u
     (cold,) = found.cold["write"]
     warm_up = replace(cold, command=cold.command + said)
     seen = replace(found, cold={**found.cold, "write": (warm_up,)})
-    decided = decide(seen, plan=replace(PLAN, repeat=[checked, read]))
+    decided = judged(seen, plan=replace(PLAN, repeat=[checked, read]))
     assert decided.metrics[0].verdict is (Verdict.INVALID if unlike else Verdict.PASS)
     assert unlike in decided.reason
 
@@ -206,7 +208,7 @@ def rate(output, factor):
 def test_a_scenario_without_metrics_is_an_error(found):
     plan = healthy.plan(repeat=[replace(p, rates={}) for p in PLAN.repeat])
     with pytest.raises(ToolOutputError, match="promises no metric"):
-        case.judge(plan, found, (), {}, extras(), "quick")
+        decide.judge(plan, found, (), {}, extras(), "quick")
 
 
 # --- ceilings as references -----------------------------------------------------------------------
@@ -219,7 +221,7 @@ TOPOLOGY = {
 
 
 def test_a_target_without_history_is_judged_by_its_ceiling(found):
-    decided = decide(found, extras(topology=TOPOLOGY), references={})
+    decided = judged(found, extras(topology=TOPOLOGY), references={})
     write, read = decided.metrics
     assert write.reference.value == pytest.approx(0.9 * 600e6 / 2**20)
     assert (
@@ -232,12 +234,12 @@ def test_a_target_without_history_is_judged_by_its_ceiling(found):
 
 def test_expected_failures_of_a_case(found):
     slow = Reference(1e6, -0.1, None, "MiB/s", "x", "firmware bug")
-    decided = decide(found, references={**REFERENCES, "write_bw": slow})
+    decided = judged(found, references={**REFERENCES, "write_bw": slow})
     assert (decided.verdict, decided.failed_as_expected) == (Verdict.FAIL, True)
     other = replace(REFERENCES["read_iops"], value=1000000000.0)
-    decided = decide(found, references={"read_iops": other, "write_bw": slow})
+    decided = judged(found, references={"read_iops": other, "write_bw": slow})
     assert (decided.verdict, decided.failed_as_expected) == (Verdict.FAIL, False)
-    assert not decide(found).failed_as_expected
+    assert not judged(found).failed_as_expected
 
 
 # --- readers on another node ----------------------------------------------------------------------
@@ -256,7 +258,7 @@ def shifted(tmp_path, said, caches=2):
         (replace(v, cache_id=str(n % caches)) for n, v in enumerate(found.views))
     )
     outputs = {**found.outputs, "read": altered}
-    return decide(replace(found, outputs=outputs, views=views), plan=plan)
+    return judged(replace(found, outputs=outputs, views=views), plan=plan)
 
 
 SAID = {"clients per node": 1, "taskPerNodeOffset": 1, "reorderTasks": 1}
@@ -307,7 +309,7 @@ def findings_without_metric(decided):
 
 def test_a_shared_file_on_one_target_does_not_pass_without_a_word(found):
     plan = replace(PLAN, shared_file=True)
-    decided = decide(laid_out(found, ("data", (2,))), plan=plan)
+    decided = judged(laid_out(found, ("data", (2,))), plan=plan)
     assert decided.verdict is Verdict.PASS, decided.reason
     said = {f.guard: f for f in decided.findings if f.metric is None}
     assert (said["G10"].outcome.value, said["G11"].outcome.value) == ("ok", "warn")
@@ -347,17 +349,17 @@ def test_storage_targets_are_out_as_declared_when_the_case_is_judged(
         target={"striping": "lustre"},
     )
     plan = replace(PLAN, layout=Layout(stripe_count=1))
-    assert findings_without_metric(decide(seen, site, plan=plan))["G12"] == said
+    assert findings_without_metric(judged(seen, site, plan=plan))["G12"] == said
 
 
 def test_a_warning_that_was_expected_is_none(found):
     warned = outputs(found, "write", warnings=("the file exists already",))
-    assert decide(warned).verdict is Verdict.INVALID
+    assert judged(warned).verdict is Verdict.INVALID
     write, read = PLAN.repeat
     plan = replace(PLAN, repeat=[replace(write, expected="exists already"), read])
-    assert decide(warned, plan=plan).verdict is Verdict.PASS
+    assert judged(warned, plan=plan).verdict is Verdict.PASS
     other = outputs(found, "write", warnings=("the file exists already", "out of luck"))
-    assert "out of luck" in decide(other, plan=plan).reason
+    assert "out of luck" in judged(other, plan=plan).reason
 
 
 def test_what_is_computed_of_two_metrics_is_judged_like_them(found):
@@ -372,11 +374,11 @@ def test_what_is_computed_of_two_metrics_is_judged_like_them(found):
         **REFERENCES,
         "share": Reference(share, -0.01, None, "1", "arithmetic"),
     }
-    decided = case.judge(plan, found, metrics, references, extras(), "quick")
+    decided = decide.judge(plan, found, metrics, references, extras(), "quick")
     assert decided.verdict is Verdict.PASS, decided.reason
     assert decided.metrics[-1].samples == pytest.approx((share, share))
     warned = outputs(found, "write", warnings=("odd",))
-    decided = case.judge(plan, warned, metrics, references, extras(), "quick")
+    decided = decide.judge(plan, warned, metrics, references, extras(), "quick")
     assert [m.verdict for m in decided.metrics] == [
         Verdict.INVALID,
         Verdict.PASS,
@@ -388,7 +390,7 @@ def test_what_stands_by_the_nature_of_a_scenario_yields_to_the_site(found):
     standing = {"read_iops": Reference(1.0, 0.0, 0.0, "ops/s", "nature")}
 
     def verdict(references, unreferenced=""):
-        decided = case.judge(
+        decided = decide.judge(
             PLAN,
             found,
             healthy.METRICS,
@@ -433,7 +435,7 @@ def test_parts_of_one_execution_are_judged_each_by_its_own_access(tmp_path):
     )
     found = collect.collect(stage, plan, 0)
     metrics = (Metric("write_bw", "MiB/s"), Metric("read_bw", "MiB/s"))
-    decided = case.judge(
+    decided = decide.judge(
         plan, found, metrics, {}, extras(limits={"max_spread": "99 %"}), "quick"
     )
     assert [len(m.samples) for m in decided.metrics] == [4, 4]
@@ -457,4 +459,4 @@ def test_reframe_gets_short_figures_that_decide_the_same(median, value, handed):
     reference = (
         Reference(value, -0.1, None, "MiB/s", "a test", None, None) if value else None
     )
-    assert judged._rounded(median, reference) == handed
+    assert judged_cases._rounded(median, reference) == handed

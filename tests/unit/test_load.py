@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from iogauge.evidence import witness
-from iogauge.evidence.witness import NodeActivity
+from iogauge.evidence import task_counters
+from iogauge.evidence.task_counters import NodeActivity
 from iogauge.node import host as node_counters
 from iogauge.node.host import Load
 from iogauge.node.lustre.client import read_parameters
@@ -82,7 +82,7 @@ FIRST = Load(
 
 
 def later(**change):
-    return witness.change(FIRST, replace(FIRST, time=1010.5, **change))
+    return task_counters.change(FIRST, replace(FIRST, time=1010.5, **change))
 
 
 def test_what_was_there_before_is_not_held_against_a_run():

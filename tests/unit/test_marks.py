@@ -3,7 +3,7 @@
 import pytest
 from pydantic import ValidationError
 
-from iogauge.site import marks
+from iogauge.site import reference_notes
 from iogauge.site.references import find_mistakes
 from iogauge.site.topology import Servers
 
@@ -16,19 +16,19 @@ DATA = {
 }
 
 
-@pytest.mark.parametrize("mark", marks.MARKS)
+@pytest.mark.parametrize("mark", reference_notes.MARKS)
 def test_a_sound_mark_is_no_mistake(mark):
-    names = ["here:a"] if mark == marks.PUBLISHED else ["read_bw"]
+    names = ["here:a"] if mark == reference_notes.PUBLISHED else ["read_bw"]
     assert not list(find_mistakes({**DATA, mark: {"Burst": names}}))
 
 
 @pytest.mark.parametrize(
     ("mark", "value", "found"),
     [
-        (marks.PUBLISHED, {}, "{}"),
-        (marks.PUBLISHED, {"Burst": []}, "[]"),
-        (marks.PUBLISHED, {"Burst": ["here:b"]}, "'here:b'"),
-        (marks.PUBLISHED, {"Steady": ["here:a"]}, "this check"),
+        (reference_notes.PUBLISHED, {}, "{}"),
+        (reference_notes.PUBLISHED, {"Burst": []}, "[]"),
+        (reference_notes.PUBLISHED, {"Burst": ["here:b"]}, "'here:b'"),
+        (reference_notes.PUBLISHED, {"Steady": ["here:a"]}, "this check"),
     ],
 )
 def test_a_mistake_in_a_mark(mark, value, found):
@@ -47,7 +47,7 @@ def test_a_mistake_in_a_mark(mark, value, found):
     ],
 )
 def test_a_case_with_a_published_figure(values, holds):
-    assert bool(marks.look_up(DATA["Burst"], values)) is holds
+    assert bool(reference_notes.look_up(DATA["Burst"], values)) is holds
 
 
 def test_a_box_is_whole():

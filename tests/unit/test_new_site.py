@@ -13,10 +13,10 @@ from iogauge.node.lustre.targets import StorageTarget
 from iogauge.node.mounts import Mount, Space
 from iogauge.node.view import View
 from iogauge.site import settings
+from iogauge_extras.newsite import probe as of_node
 from iogauge_extras.newsite import scheduler, writing
-from iogauge_extras.newsite import seen as of_node
+from iogauge_extras.newsite.probe import NodeProbe
 from iogauge_extras.newsite.scheduler import Queue, Slurm
-from iogauge_extras.newsite.seen import NodeSeen
 from iogauge_extras.newsite.writing import Described
 
 TIB = 1 << 40
@@ -37,7 +37,7 @@ def seen(fstype="lustre", free=100 * TIB, **facts):
     space = Space(
         bytes_total=2 * free, bytes_free=free, inodes_total=10**9, inodes_free=10**9
     )
-    return NodeSeen(
+    return NodeProbe(
         host="n1",
         cores=64,
         memory_bytes=(512 << 30) + 4096,

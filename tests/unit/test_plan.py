@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from iogauge.evidence import collect
 from iogauge.plan.case import DIR, REP, Access, CasePlan, PhasePlan
+from iogauge.plan.observations import NodeObservations
 from iogauge.plan.script import (
     Launch,
     host_options,
@@ -19,7 +20,6 @@ from iogauge.plan.script import (
     placing_options,
     shell_command,
 )
-from iogauge.plan.seen import Noted
 
 VALUES = {"IOG_DIR": "/t/a b'\"$x`*", "IOG_REP": "3"}
 SNIPPETS = st.sampled_from(
@@ -315,4 +315,4 @@ def test_in_a_pool_no_layouts_are_demanded_of_a_case_that_leaves_no_files():
         assert "iog_phase setstripe lfs setstripe -p flash" in script
         # What the judge demands is what the job notes.
         assert ("iog_layouts" in script) == bool(left)
-        assert len(collect._striping(Noted(), plan)) == left
+        assert len(collect._striping(NodeObservations(), plan)) == left

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from iogauge.evidence import collect, fingerprint
-from iogauge.judge import case
+from iogauge.judge import decide
 from iogauge.plan.script import Launch, job_functions, per_node_launcher
 from iogauge.site.extras import PartitionExtras
 from support import scale
@@ -57,7 +57,7 @@ def test_a_record_of_a_thousand_nodes_is_small(tmp_path):
         NODES,
     )
     assert len(found.outputs["write"][0].phases[0].rank_seconds) == NODES * scale.TASKS
-    judged = case.judge(plan, found, healthy.METRICS, {}, EXTRAS, "quick")
+    judged = decide.judge(plan, found, healthy.METRICS, {}, EXTRAS, "quick")
     prints = fingerprint.merge(found.nodes)
     prints |= fingerprint.of_case(
         hosts=[v.host for v in found.views], tools=[], commands=[]

@@ -5,14 +5,14 @@ from dataclasses import replace
 import pytest
 
 from iogauge.core.measurement import Disturber, Phase
-from iogauge.evidence.witness import Testimony
+from iogauge.evidence.task_counters import TaskCounters
 from iogauge.guards import clock, contents, figures, origin, others
-from iogauge.guards import witness as guards_witness
+from iogauge.guards import moved as guards_witness
 from iogauge.guards.finding import Outcome
-from iogauge.guards.witness import bytes_witnessed
+from iogauge.guards.moved import bytes_witnessed
 from iogauge.node.counters import Reading
 from iogauge.node.mounts import Mount
-from iogauge.plan.seen import Instant, Witness
+from iogauge.plan.observations import Instant, TaskLine
 from support.whole import GIB, MIB, data
 
 
@@ -33,12 +33,12 @@ def said(whole, name, times=1, /, **changes):
 def task(**says):
     """A task of the first node, which ran for a second."""
     plain = {"host": "n1", "started": 1.0, "ended": 2.0, "synced": None}
-    return Witness(**{**plain, "asked": Reading(), "moved": Reading(), **says})
+    return TaskLine(**{**plain, "asked": Reading(), "moved": Reading(), **says})
 
 
 def heard(whole, *tasks, name="write"):
     """The case if one task spoke of each execution of a phase."""
-    told = tuple(Testimony(witnesses=(one,), expected=1) for one in tasks)
+    told = tuple(TaskCounters(witnesses=(one,), expected=1) for one in tasks)
     return whole.alter(testimony={name: told})
 
 
@@ -213,7 +213,7 @@ def test_the_first_node_is_the_node_of_the_job_script():
         task(host="node10", started=9000.0, ended=9001.0),
         task(host="node9", started=100.0, ended=101.0),
     )
-    testimony = Testimony(witnesses=tasks, expected=2)
+    testimony = TaskCounters(witnesses=tasks, expected=2)
     whole = case(
         views=views, opened=views[1], found=((99.0, 0), (101.5, 7), (9002.0, 0))
     )
@@ -266,7 +266,9 @@ def test_servers_of_several_hosts_start_their_clocks_apart(sharing, of_tasks, ou
             Instant(1 + n / 10, 0, size * min(n, 30) // 30) for n in range(51)
         ),
         testimony={
-            "write": (Testimony(witnesses=tasks, expected=sharing, of_tasks=of_tasks),)
+            "write": (
+                TaskCounters(witnesses=tasks, expected=sharing, of_tasks=of_tasks),
+            )
         },
     )
     finding = clock.seconds_witnessed(whole.phase("write"))

@@ -17,7 +17,7 @@ from iogauge.report.endings import conclude
 from iogauge.site.extras import Receivers
 from iogauge_extras.page import receivers
 from iogauge_extras.page.charts import Curve, Run
-from iogauge_extras.page.collect import Alarm, Trouble
+from iogauge_extras.page.news import Alarm, Trouble
 from iogauge_extras.page.receivers import Message, SendError
 from support.shell import completed, script
 from support.web import ENDLESS, served

@@ -13,7 +13,13 @@ from iogauge.core.measurement import (
 )
 from iogauge.guards import figures
 from iogauge.guards.finding import Outcome
-from iogauge.plan.seen import MOVED, SERVERS, Instant, Note, Noted
+from iogauge.plan.observations import (
+    MOVED,
+    SERVERS,
+    Instant,
+    NodeObservations,
+    Observation,
+)
 from iogauge.plan.stage import PhaseRun
 from iogauge_extras.loads.series import (
     SERIES,
@@ -46,7 +52,9 @@ def looks(rates, begin=103.07, pause=0.2):
 
 
 def noted(instants):
-    return Noted({"n1": [Note(i.time, MOVED, [i.read, i.written]) for i in instants]})
+    return NodeObservations(
+        {"n1": [Observation(i.time, MOVED, [i.read, i.written]) for i in instants]}
+    )
 
 
 def series(rates):
@@ -153,7 +161,7 @@ def test_g17_says_what_the_servers_counted_in_a_dip():
     rates = [100.0] * 120
     rates[40:52] = [2.0] * 12
     counted = [
-        Note(
+        Observation(
             90.0 + n,
             SERVERS,
             ["lctl", "", {"rig-OST0003": [sum(of), 0, 0], "rig-OST0000": [7, 0, 0]}],
@@ -162,9 +170,12 @@ def test_g17_says_what_the_servers_counted_in_a_dip():
             [int(MIB * rate) for rate in [0.0] * 13 + rates][:k] for k in range(133)
         )
     ]
-    moved = [Note(i.time, MOVED, [i.read, i.written]) for i in looks(rates)]
+    moved = [Observation(i.time, MOVED, [i.read, i.written]) for i in looks(rates)]
     seen = with_series(
-        output(120.0), Noted({"n1": [*moved, *counted]}), RUN, "write, repetition 1"
+        output(120.0),
+        NodeObservations({"n1": [*moved, *counted]}),
+        RUN,
+        "write, repetition 1",
     )
     found = g17(seen.parameters[SERIES])
     assert found.outcome is Outcome.WARN

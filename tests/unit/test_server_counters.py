@@ -10,8 +10,8 @@ from xml.etree import ElementTree
 
 import pytest
 
-from iogauge.plan import seen
-from iogauge.plan.seen import SERVERS, Note, Noted
+from iogauge.plan import observations
+from iogauge.plan.observations import SERVERS, NodeObservations, Observation
 from iogauge.plan.stage import PhaseRun
 from iogauge_extras.loads.servers import ask, explain, for_record, looks_of, parse
 from iogauge_extras.page import charts, sweeps
@@ -100,7 +100,7 @@ sys.stdin.read()
     with subprocess.Popen(words, cwd=tmp_path, **pipes) as agent:
         deadline = time.monotonic() + 60
         while (
-            len([*seen.read(tmp_path).each(SERVERS)]) < 3
+            len([*observations.read(tmp_path).each(SERVERS)]) < 3
             and time.monotonic() < deadline
         ):
             time.sleep(0.1)
@@ -108,7 +108,7 @@ sys.stdin.read()
             Path(f"/proc/{agent.pid}/task/{agent.pid}/children").read_text().split()
         )
         agent.communicate()
-    looks, problems = looks_of(seen.read(tmp_path))
+    looks, problems = looks_of(observations.read(tmp_path))
     assert [count.bytes for _, count in looks["rig-OST0000"][:2]] == [MIB, 2 * MIB]
     assert list(problems) == ["http://127.0.0.1:9/metrics"]
     assert children
@@ -123,7 +123,9 @@ def counted(rates, step=5, ms=None):
     notes = []
     for n in range(len(next(iter(rates.values()))) + 1):
         notes.append(
-            Note(95.0 + n * step, SERVERS, ["lctl", "", json.loads(json.dumps(sums))])
+            Observation(
+                95.0 + n * step, SERVERS, ["lctl", "", json.loads(json.dumps(sums))]
+            )
         )
         for target, of in rates.items():
             if n < len(of):
@@ -131,7 +133,7 @@ def counted(rates, step=5, ms=None):
                 slow = (ms or {}).get(target, 4.0) if 6 <= n <= 8 else 4.0
                 for place, more in enumerate((moved * MIB, moved, moved * slow)):
                     sums[target][place] += int(more)
-    return Noted({"n1": notes})
+    return NodeObservations({"n1": notes})
 
 
 def told(noted):
@@ -167,16 +169,16 @@ def test_if_none_fell_others_may_have_used_them():
     assert told(counted(rates)).endswith(
         "the 3 other(s) 60.00 MiB/s, 60.00 MiB/s at other times"
     )
-    assert told(Noted({})) == ""
+    assert told(NodeObservations({})) == ""
 
 
 def test_a_target_that_began_anew_is_left_out():
     notes = [
-        Note(at, SERVERS, ["lctl", "", {"rig-OST0000": [count, 0, 0]}])
+        Observation(at, SERVERS, ["lctl", "", {"rig-OST0000": [count, 0, 0]}])
         for at, count in ((95.0, 9 * MIB), (170.0, 1))
     ]
-    assert told(Noted({"n1": notes})) == ""
-    assert for_record(Noted({"n1": notes}), [RUN]) == {}
+    assert told(NodeObservations({"n1": notes})) == ""
+    assert for_record(NodeObservations({"n1": notes}), [RUN]) == {}
 
 
 def test_the_record_keeps_a_rate_for_each_step():
@@ -185,10 +187,10 @@ def test_the_record_keeps_a_rate_for_each_step():
         "rig-OST0001": [0.0] * 14,
         "rig-MDT0000": [8.0] * 14,
     }
-    silent = Note(99.0, SERVERS, ["http://oss2/metrics", "refused", {}])
+    silent = Observation(99.0, SERVERS, ["http://oss2/metrics", "refused", {}])
     noted = counted(rates)
     found = for_record(
-        Noted({"n1": [*noted.notes["n1"], silent]}),
+        NodeObservations({"n1": [*noted.notes["n1"], silent]}),
         [RUN, PhaseRun(2, "write", 0, 400.0, 460.0, "t")],
     )
     assert found["unanswered"] == {"http://oss2/metrics": "refused"}

@@ -16,8 +16,8 @@ from e2e.rig import processes, wait_for
 from iogauge.core.measurement import ToolOutputError
 from iogauge.core.paths import JOB_FILES, LIBRARY
 from iogauge.node import mounts
-from iogauge.plan import seen
-from iogauge.plan.seen import PROCESSES, SERVER
+from iogauge.plan import observations
+from iogauge.plan.observations import PROCESSES, SERVER
 from iogauge.tools.fio import options, output
 from iogauge.workspace.directory import session_dir
 from support.orders import job_order
@@ -133,7 +133,9 @@ class Servers:
             [*words, str(self.directory), program or shutil.which("fio") or "", "lo"]
         )
         told = wait_for(
-            lambda: seen.read(self.stage).by_host(SERVER), 30, "the server's address"
+            lambda: observations.read(self.stage).by_host(SERVER),
+            30,
+            "the server's address",
         )
         ((address, server),) = told.values()
         return process, address, server
@@ -182,7 +184,10 @@ def test_a_server_here_serves_the_phases_of_a_job(servers):
     )
     assert 20000 <= int(match[1]) < 32768
     # The agent looks at this process while the phase lasts: fio itself, and what it starts for two jobs.
-    assert max(count for _, count in seen.read(servers.stage).counts(PROCESSES)) >= 3
+    assert (
+        max(count for _, count in observations.read(servers.stage).counts(PROCESSES))
+        >= 3
+    )
     # It listens there, and nowhere else.
     ends = re.findall(
         rf"([0-9A-F]+):{int(match[1]):04X} \S+ 0A ", servers.text("sockets.1.out")
@@ -288,12 +293,14 @@ def test_the_agent_of_each_node_looks_before_and_after_its_first_task(servers):
         f"iog_agents '' 3 '' {launch}", f"iog_phase work {launch} {witness} sleep 0.1"
     )
     assert status == 0, printed
-    noted = seen.read(servers.stage)
+    noted = observations.read(servers.stage)
     assert {host for host, _ in noted.grown()} == {"n1", "n2", "n3"}
     assert {task.host for task in noted.tasks} == {"n1", "n2", "n3"}
     for (host, _), (started, growth) in noted.grown().items():
         (task,) = (one for one in noted.tasks if one.host == host)
-        last = max(at for who, at, _ in noted.each(seen.COUNTERS) if who == host)
+        last = max(
+            at for who, at, _ in noted.each(observations.COUNTERS) if who == host
+        )
         assert started <= task.started + 0.01 and task.ended <= last + 0.01
         assert growth["net"]
     assert not noted.damaged

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from iogauge.core import untrusted
 from iogauge.core.measurement import Reference, ToolOutputError
 from iogauge.evidence import collect
-from iogauge.judge import case
+from iogauge.judge import decide
 from iogauge.judge.verdict import Verdict
 from support import fuzz
 from support import stage as healthy
@@ -44,7 +44,7 @@ def verdict_of(stage, nodes=1):
     started = time.process_time()
     try:
         found = collect.collect(stage, plan, 0, ("s", "c"))
-        return case.judge(plan, found, healthy.METRICS, REFERENCES, extras(), "quick")
+        return decide.judge(plan, found, healthy.METRICS, REFERENCES, extras(), "quick")
     except ToolOutputError as error:
         assert str(error)
         return error
@@ -70,7 +70,7 @@ def good():
 
 def test_the_healthy_stage_passes(good):
     found = verdict_of(good)
-    assert isinstance(found, case.Judgement) and found.verdict is Verdict.PASS, found
+    assert isinstance(found, decide.Judgement) and found.verdict is Verdict.PASS, found
 
 
 def _sparse(file):

@@ -8,7 +8,7 @@ import pytest
 
 from iogauge.records.record import MetricRecord
 from iogauge.report.endings import SessionRecords
-from iogauge_extras.page import bars, charts, collect, page, sweeps
+from iogauge_extras.page import bars, charts, news, page, sweeps
 from support import records
 from support.records import metric
 
@@ -178,7 +178,5 @@ def test_only_what_a_failure_of_the_same_direction_names_is_red(tmp_path):
         metric("read_median", probes=probes | {"ost0002": 100.0}),
     ]
     found = [records.record("FAIL", check="TargetNeedle", metrics=metrics)]
-    text = page.page(
-        collect.collect(tmp_path, SessionRecords(found), gate=False), found
-    )
+    text = page.page(news.collect(tmp_path, SessionRecords(found), gate=False), found)
     assert re.findall("Outliers: <b>(.*?)</b>", text) == ["ost0002", "none"]

@@ -11,7 +11,7 @@ from itertools import accumulate, pairwise
 import pytest
 
 from iogauge.core.measurement import Moment, Quantity
-from iogauge.evidence.model import ClockSeen
+from iogauge.evidence.model import ClockReading
 from iogauge.guards.finding import Outcome
 from iogauge.judge.verdict import Verdict
 from iogauge.node.counters import Reading
@@ -269,7 +269,7 @@ HEALTHY = {
     },
     **{f"tasks in a zone {hours:+g} h off": in_zone(hours) for hours in ZONES},
     "a clock of the node that was set meanwhile": lambda case: case.alter(
-        clocks=(*case.evidence.clocks, ClockSeen(BOOTED + 30, BOOTED + 30, 0))
+        clocks=(*case.evidence.clocks, ClockReading(BOOTED + 30, BOOTED + 30, 0))
     ),
     "random data on a compressing target": (data("btrfs"), below(compresses="zstd")),
     "a target that is declared to compress": declared(target={"compresses": True}),

@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 
 from iogauge.evidence import collect
-from iogauge.evidence.model import ClockSeen
+from iogauge.evidence.model import ClockReading
 from iogauge.guards import within
 from iogauge.guards.finding import Outcome
-from iogauge.guards.seen import CaseSeen, PhaseSeen
+from iogauge.guards.views import CaseView, PhaseView
 from iogauge.plan.case import Access, PhasePlan
-from iogauge.plan.seen import Instant
+from iogauge.plan.observations import Instant
 from iogauge.plan.stage import PhaseRun
 from iogauge_extras.suites import io500
 from support import stage
@@ -51,11 +51,11 @@ def seen(output, moved, tmp_path):
         left,
         outputs={"io500": (output,)},
         activity=tuple(instants),
-        clocks=(ClockSeen(BEGAN - 100, BEGAN - 100, 0),),
+        clocks=(ClockReading(BEGAN - 100, BEGAN - 100, 0),),
         runs=(PhaseRun(1, "io500", 0, 100.0, 120.0, "t"),),
     )
     plan = replace(plan, repeat=[phase], nodes=len(left.views))
-    return PhaseSeen(CaseSeen(plan, left, extras(), "quick", (), {}), phase)
+    return PhaseView(CaseView(plan, left, extras(), "quick", (), {}), phase)
 
 
 def bytes_of(phase):
@@ -101,7 +101,7 @@ def test_what_nobody_counted_by_phase_says_so(output, tmp_path, change):
     elif change == "no dates":
         shown = replace(output, moments=())
     else:
-        left = replace(left, clocks=(ClockSeen(BEGAN - 100, BEGAN - 100, -3600),))
+        left = replace(left, clocks=(ClockReading(BEGAN - 100, BEGAN - 100, -3600),))
     left = replace(left, outputs={"io500": (shown,)})
     phase = replace(phase, case=replace(phase.case, evidence=left))
     found = bytes_of(phase)

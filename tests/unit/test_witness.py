@@ -19,7 +19,8 @@ from hypothesis import strategies as st
 from iogauge.core import processes
 from iogauge.core.measurement import Phase, Quantity, ToolOutput, ToolOutputError
 from iogauge.core.paths import JOB_FILES
-from iogauge.evidence import witness
+from iogauge.evidence import task_counters
+from iogauge.evidence.task_counters import TaskCounters as Heard
 from iogauge.evidence.times import (
     seconds_of_activity,
     seconds_of_asking,
@@ -27,13 +28,12 @@ from iogauge.evidence.times import (
     seconds_of_growth,
     seconds_of_jobs,
 )
-from iogauge.evidence.witness import Testimony as Heard
 from iogauge.job import recorder as looks_at
-from iogauge.job.bell import Task
+from iogauge.job.control_pipe import Task
 from iogauge.job.recorder import Mounts, Recorder
 from iogauge.node.counters import Reading
 from iogauge.node.mounts import parse_mountinfo
-from iogauge.plan.seen import (
+from iogauge.plan.observations import (
     ASKED,
     FOUND,
     LOADED,
@@ -41,9 +41,9 @@ from iogauge.plan.seen import (
     PRINTED,
     PROCESSES,
     Instant,
-    Note,
-    Noted,
-    Witness,
+    NodeObservations,
+    Observation,
+    TaskLine,
     read,
 )
 from support.shell import completed
@@ -75,7 +75,7 @@ TARGETS = st.builds(
 def witnesses(draw):
     started = draw(SECONDS)
     counted = st.builds(Reading, SUMS, SUMS, SUMS | st.none())
-    return Witness(
+    return TaskLine(
         host=draw(st.sampled_from(["n1", "n2", "node-3.x"])),
         started=started,
         ended=started + draw(SECONDS),
@@ -94,13 +94,17 @@ def test_a_look_at_the_node_of_a_server_that_counted_nothing_is_no_witness():
         for at in (1.0, 9.0)
     ]
     counts = [
-        Note(at, "counters", ["read.1", when, {"net": [1, 1, None]}])
+        Observation(at, "counters", ["read.1", when, {"net": [1, 1, None]}])
         for at, when in ((1.0, "before"), (9.0, "after"))
     ]
-    assert witness.witnesses(Noted({}, tuple(looks))) == {}
-    found = witness.witnesses(Noted({"n1": counts}, tuple(looks[1:])))["read.1"]
+    assert task_counters.witnesses(NodeObservations({}, tuple(looks))) == {}
+    found = task_counters.witnesses(NodeObservations({"n1": counts}, tuple(looks[1:])))[
+        "read.1"
+    ]
     assert (
-        witness.Testimony(witnesses=tuple(found), expected=1, of_tasks=False).seconds
+        task_counters.TaskCounters(
+            witnesses=tuple(found), expected=1, of_tasks=False
+        ).seconds
         == 8.0
     )
 
@@ -114,20 +118,22 @@ def of(host, read=0, **more):
         "asked": Reading(read, 0),
         "moved": Reading(read, 0),
     }
-    return Witness(**{**given, **more})
+    return TaskLine(**{**given, **more})
 
 
 def grown(host, **growth):
     """A task of a node whose counters grew so."""
     told = {name.replace("_", ":"): words for name, words in growth.items()}
-    notes = [Note(1.0, "counters", ["write.1", "before", {}])]
-    notes.append(Note(2.0, "counters", ["write.1", "after", told]))
+    notes = [Observation(1.0, "counters", ["write.1", "before", {}])]
+    notes.append(Observation(2.0, "counters", ["write.1", "after", told]))
     task = of(host, 9, execution="write.1")
-    return witness.witnesses(Noted({host: notes}, (task,)))["write.1"][0]
+    return task_counters.witnesses(NodeObservations({host: notes}, (task,)))["write.1"][
+        0
+    ]
 
 
 def heard(*each):
-    return witness.Testimony(witnesses=each, expected=len(each))
+    return task_counters.TaskCounters(witnesses=each, expected=len(each))
 
 
 def test_all_bytes_of_networks_and_disks_may_be_those_of_a_tool():
@@ -147,7 +153,7 @@ def test_all_bytes_of_networks_and_disks_may_be_those_of_a_tool():
 
 
 def test_seconds_are_those_of_the_longest_node():
-    seen = witness.Testimony(
+    seen = task_counters.TaskCounters(
         witnesses=(
             of("a", started=100.0, ended=103.0),
             of("a", started=100.5, ended=104.0, synced=106.5),
@@ -158,7 +164,10 @@ def test_seconds_are_those_of_the_longest_node():
     assert seen.seconds == 6.5
     assert seen.sync_seconds == 2.5
     assert (
-        witness.Testimony(witnesses=seen.witnesses[:1], expected=1).sync_seconds is None
+        task_counters.TaskCounters(
+            witnesses=seen.witnesses[:1], expected=1
+        ).sync_seconds
+        is None
     )
 
 
@@ -166,13 +175,13 @@ def test_a_sync_belongs_to_the_time_of_what_it_follows():
     phase = Phase("create", {"rate": Quantity(1000.0, "ops/s")}, 2.0, operations=2000)
     beside = Phase("tree_create", {"rate": Quantity(50.0, "ops/s")}, 0.5)
     output = ToolOutput("mdtest", "4.0.0", (beside, phase))
-    synced = witness.Testimony(witnesses=(of("a", synced=14.0),), expected=1)
-    tree, longer = witness.synced(output, {"create"}, synced, "create").phases
+    synced = task_counters.TaskCounters(witnesses=(of("a", synced=14.0),), expected=1)
+    tree, longer = task_counters.synced(output, {"create"}, synced, "create").phases
     assert tree == beside
     assert (longer.seconds, longer.rates["rate"].value) == (4.0, 500.0)
     with pytest.raises(ToolOutputError, match="create: a node did not report"):
-        unknown = witness.Testimony(witnesses=(of("a"),), expected=1)
-        witness.synced(output, {"create"}, unknown, "create")
+        unknown = task_counters.TaskCounters(witnesses=(of("a"),), expected=1)
+        task_counters.synced(output, {"create"}, unknown, "create")
 
 
 # --- when bytes moved -----------------------------------------------------------------------------
@@ -520,14 +529,22 @@ def told(tmp_path, *words, **environment):
 
 def noted(stage):
     """What was noted in a stage, whatever the execution."""
-    return [one for each in witness.witnesses(read(stage)).values() for one in each]
+    return [
+        one for each in task_counters.witnesses(read(stage)).values() for one in each
+    ]
 
 
 def test_a_node_without_an_agent_has_no_counters_and_one_that_is_silent_is_named(
     tmp_path,
 ):
     """The tool runs all the same: a case without this witness says so."""
-    words = ["sh", str(JOB_FILES / "witness.sh"), str(tmp_path), "write.1", "true"]
+    words = [
+        "sh",
+        str(JOB_FILES / "witness.sh"),
+        str(tmp_path),
+        "write.1",
+        "true",
+    ]
     limit = tmp_path / "timeout"
     limit.touch(mode=0o755)
     pipes = [tmp_path / f"agent.{os.uname().nodename}{end}" for end in (".said", "")]
@@ -554,12 +571,14 @@ def test_a_node_without_an_agent_has_no_counters_and_one_that_is_silent_is_named
 
 def test_an_agent_that_was_asked_once_says_nothing_of_what_moved():
     """One that died meanwhile: a count that nobody took is not one of zero."""
-    before = Note(
+    before = Observation(
         1.0, "counters", ["write.1", "before", {"8:0": [1, 1, 1], "net": [1, 1, None]}]
     )
     task = of("n1", 9, execution="write.1")
-    (found,) = witness.witnesses(Noted({"n1": [before]}, (task,)))["write.1"]
-    seen = witness.Testimony(witnesses=(found,), expected=1)
+    (found,) = task_counters.witnesses(NodeObservations({"n1": [before]}, (task,)))[
+        "write.1"
+    ]
+    seen = task_counters.TaskCounters(witnesses=(found,), expected=1)
     assert seen.counted({"n1": ["8:0"]}) is None and seen.passed({}) == {}
 
 
@@ -590,7 +609,14 @@ def test_a_client_that_tells_nothing_is_not_one_that_moved_nothing(devices, coun
 
 
 def test_a_node_that_does_not_see_the_stage_is_named_before_the_tool_runs(tmp_path):
-    words = ["sh", JOB_FILES / "witness.sh", "/nowhere", "write.1", "touch", "made"]
+    words = [
+        "sh",
+        JOB_FILES / "witness.sh",
+        "/nowhere",
+        "write.1",
+        "touch",
+        "made",
+    ]
     done = completed(words, cwd=tmp_path)
     assert done.returncode == 1 and not (tmp_path / "made").exists()
     assert f"iogauge: {os.uname().nodename} cannot write /nowhere/tasks." in done.stderr
@@ -749,7 +775,7 @@ def on_lustre(tmp_path, tool, *words, **knobs):
         },
         check=True,
     )
-    return witness.Testimony(witnesses=tuple(noted(tmp_path)), expected=1)
+    return task_counters.TaskCounters(witnesses=tuple(noted(tmp_path)), expected=1)
 
 
 def here(seen):
@@ -791,7 +817,14 @@ def test_an_old_error_of_the_mount_is_not_the_tools(tmp_path, meets, status):
         error.touch()
     done = completed(
         [
-            *("sh", JOB_FILES / "witness.sh", tmp_path, "write.1", "--sync", tmp_path),
+            *(
+                "sh",
+                JOB_FILES / "witness.sh",
+                tmp_path,
+                "write.1",
+                "--sync",
+                tmp_path,
+            ),
             *(["touch", error] if meets == "meanwhile" else ["true"]),
         ],
         env={

@@ -20,7 +20,7 @@ from iogauge.tools.fio.output import (
     parse_json,
     told_seconds,
 )
-from iogauge_extras.loads.beside import disturbed_pair, parse_disturbed, side_by_side
+from iogauge_extras.loads.two_jobs import disturbed_pair, parse_disturbed, side_by_side
 from support.shell import completed
 
 SAMPLES = Path(__file__).parents[2] / "data" / "samples"

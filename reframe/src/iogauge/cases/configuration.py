@@ -134,7 +134,7 @@ def _tell_rivals(hosts: Mapping[Path, Sequence[str]]) -> None:
 
 
 def _tell_the_listing(system: Any) -> None:
-    """Note the features of the selected system's partitions, and why environments lack others."""
+    """Observation the features of the selected system's partitions, and why environments lack others."""
     for partition in system.partitions:
         environments = [
             selected.NotedEnvironment(

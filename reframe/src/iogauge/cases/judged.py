@@ -48,14 +48,14 @@ from iogauge.core.measurement import Metric, Reference
 from iogauge.core.text import visible, visible_lines
 from iogauge.core.words import Fingerprint
 from iogauge.evidence import fingerprint, model
-from iogauge.judge.case import Judgement
+from iogauge.judge.decide import Judgement
 from iogauge.judge.verdict import MetricVerdict, Verdict
 from iogauge.plan.case import CasePlan
 from iogauge.plan.script import shell_command
 from iogauge.records import journal, selected
 from iogauge.records.record import FindingRecord, MetricRecord, PriceRecord, Record
 from iogauge.session.current import confirms, current, gate_marks, is_gate, suite
-from iogauge.site import marks
+from iogauge.site import reference_notes
 from iogauge.site.extras import PartitionExtras
 from iogauge.site.references import References
 from iogauge.site.topology import Ceiling
@@ -176,7 +176,7 @@ class JudgedCheck(rfm.RunOnlyRegressionTest):
         """
         check, system = type(self).__name__, runtime.runtime().system
         data = References.of_site(system.name).data
-        stated = marks.published(data, check)
+        stated = reference_notes.published(data, check)
         places = []
         for partition in system.partitions:
             if partition.fullname not in stated or "target" not in partition.extras:
@@ -186,7 +186,7 @@ class JudgedCheck(rfm.RunOnlyRegressionTest):
             defaults["tier"] = extras.limits.tier
             index = data[check].get("$index", ("$partition",))
             values = [getattr(self, part, None) or defaults.get(part) for part in index]
-            if marks.look_up(data[check], values):
+            if reference_notes.look_up(data[check], values):
                 places.append(partition.fullname)
         if places:
             self.tags.add(words.PUBLISHED_FIGURE)
@@ -199,7 +199,7 @@ class JudgedCheck(rfm.RunOnlyRegressionTest):
 
     @builtins.run_after("init", always_last=True)
     def _tell_the_listing(self) -> None:
-        """Note what the case asks for, before ReFrame's options change it."""
+        """Observation what the case asks for, before ReFrame's options change it."""
         if selected.LISTING not in os.environ:
             return
         fitting = runtime.valid_sysenv_comb(

@@ -33,7 +33,7 @@ from iogauge.core.measurement import Metric, Reference, ToolOutput, ToolOutputEr
 from iogauge.core.units import format_bytes, parse_bytes
 from iogauge.core.words import Tier
 from iogauge.evidence import collect, model
-from iogauge.judge.case import Judgement, judge, references_of
+from iogauge.judge.decide import Judgement, judge, references_of
 from iogauge.judge.verdict import Verdict
 from iogauge.plan import bounds
 from iogauge.plan.bounds import NOTHING_MEASURED, Cost, MeasuredCeilings, MetricBounds
@@ -42,7 +42,7 @@ from iogauge.plan.stage import PlannedCase
 from iogauge.records.record import short_name
 from iogauge.session import life
 from iogauge.session.current import current, say
-from iogauge.site import marks
+from iogauge.site import reference_notes
 from iogauge.site.doubts import Doubt
 from iogauge.site.extras import PartitionExtras
 from iogauge.site.references import ReferencesError
@@ -306,7 +306,7 @@ class StorageCheck(JudgedCheck):
                 cast(Tier, self.tier),
                 unreferenced,
                 self.standing_references(),
-                marks.recorded(self._references.data, type(self).__name__),
+                reference_notes.recorded(self._references.data, type(self).__name__),
                 self._measured,
             )
         except (ToolOutputError, ReferencesError) as error:

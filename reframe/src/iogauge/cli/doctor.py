@@ -25,10 +25,10 @@ from iogauge.guards.finding import Finding, Outcome
 from iogauge.guards.nodes import declared_node
 from iogauge.guards.preflight import cores, expected_settings, health, identity, servers
 from iogauge.node import probes
-from iogauge.node.below import loop_remedy
 from iogauge.node.host import usable_cores
 from iogauge.node.kernel import memory_bytes
 from iogauge.node.kinds import traits
+from iogauge.node.layers import loop_remedy
 from iogauge.node.lustre import client
 from iogauge.node.lustre.programs import LustreError, ask_lctl, run_lfs
 from iogauge.node.lustre.quotas import Quota

@@ -5,5 +5,5 @@
 - fingerprint: join the facts of the nodes, and name a change
 - model: the types of all evidence, and layouts that a job noted
 - times: for how long bytes moved, files changed and processes ran
-- witness: what the kernel says that the tasks did
+- task_counters: what the kernel says that the tasks did
 """

@@ -18,21 +18,21 @@ from iogauge.core.measurement import ToolOutput, ToolOutputError
 from iogauge.core.text import visible
 from iogauge.core.versions import too_old
 from iogauge.core.words import FIO, FIO_METADATA, Value
-from iogauge.evidence import complaints, witness
+from iogauge.evidence import complaints, task_counters
 from iogauge.evidence.complaints import executions, stage_text
 from iogauge.evidence.fingerprint import merge
-from iogauge.evidence.model import ClockSeen, Evidence, Striping
-from iogauge.evidence.witness import Testimony, changes
+from iogauge.evidence.model import ClockReading, Evidence, Striping
+from iogauge.evidence.task_counters import TaskCounters, changes
 from iogauge.node.between import SCRIPT
 from iogauge.node.files import Eviction, Sample
 from iogauge.node.host import Clock, Load
 from iogauge.node.lustre.layout import Layouts
 from iogauge.node.lustre.targets import ost_name
 from iogauge.node.view import View
-from iogauge.plan import seen
+from iogauge.plan import observations
 from iogauge.plan import stage as files
 from iogauge.plan.case import REP, CasePlan, PhasePlan, Printed
-from iogauge.plan.seen import Noted
+from iogauge.plan.observations import NodeObservations
 from iogauge.plan.stage import Opened, PhaseRun
 from iogauge.tools.mpi import Binding, alone, parse_bindings, unlabelled
 
@@ -83,13 +83,13 @@ def collect(
             views=_views(noted, plan, opened),
             runs=tuple(runs),
             **_outputs(stage, plan, runs, noted, opened.view),
-            activity=noted.instants(seen.MOVED),
-            asked=noted.instants(seen.ASKED),
-            processes=noted.counts(seen.PROCESSES),
-            printed=noted.counts(seen.PRINTED),
+            activity=noted.instants(observations.MOVED),
+            asked=noted.instants(observations.ASKED),
+            processes=noted.counts(observations.PROCESSES),
+            printed=noted.counts(observations.PRINTED),
             hidden=noted.hidden(),
-            loaded=tuple(sorted(noted.words(seen.LOADED))),
-            found=noted.counts(seen.FOUND),
+            loaded=tuple(sorted(noted.words(observations.LOADED))),
+            found=noted.counts(observations.FOUND),
             neighbours=tuple(dict.fromkeys(neighbours.splitlines())),
             lost=_lost(noted) if opened.locked else "",
             striping=_striping(noted, plan),
@@ -107,7 +107,7 @@ def collect(
 @contextlib.contextmanager
 def _explained(stage: Path, plan: CasePlan) -> Iterator[None]:
     """Say of an error, and without one too, that the tool is too old, or else that the directory is full."""
-    old = _too_old(seen.read(stage), plan)
+    old = _too_old(observations.read(stage), plan)
     try:
         yield
     except ToolOutputError as error:
@@ -162,7 +162,9 @@ def _opened(
 # What its nodes noted.
 
 
-def _complete(stage: Path, plan: CasePlan, runs: Sequence[PhaseRun]) -> Noted:
+def _complete(
+    stage: Path, plan: CasePlan, runs: Sequence[PhaseRun]
+) -> NodeObservations:
     """Return what the nodes of a finished job noted; wait for what others than the first one answered.
 
     Raises :class:`ToolOutputError` without any, or for a damaged line.
@@ -174,15 +176,15 @@ def _complete(stage: Path, plan: CasePlan, runs: Sequence[PhaseRun]) -> Noted:
         if phase.access.evict
     ]
     deadline = time.monotonic() + ANSWER_S
-    noted = seen.read(stage)
+    noted = observations.read(stage)
     while plan.nodes > 1 and time.monotonic() < deadline:
         if all(len(noted.by_host(what)) >= plan.nodes for what in expected):
             break
         time.sleep(0.5)
-        noted = seen.read(stage)
+        noted = observations.read(stage)
     if not noted.notes:
         raise ToolOutputError(
-            f"no output of the agents: {stage / seen.SEEN}.HOST.jsonl: No such file"
+            f"no output of the agents: {stage / observations.SEEN}.HOST.jsonl: No such file"
         )
     if noted.damaged:
         raise ToolOutputError(
@@ -204,7 +206,7 @@ def _reading(what: str, expected: str) -> Iterator[None]:
 
 
 def _answers(
-    noted: Noted, what: str, expected: str, read: Callable[[Any], T]
+    noted: NodeObservations, what: str, expected: str, read: Callable[[Any], T]
 ) -> dict[str, T]:
     """Return what each node answered, as it is read; raises :class:`ToolOutputError` for the answer of another node."""
     answers = noted.by_host(what)
@@ -221,7 +223,7 @@ def _answers(
         return {host: read(answer) for host, answer in answers.items()}
 
 
-def _views(noted: Noted, plan: CasePlan, opened: Opened) -> tuple[View, ...]:
+def _views(noted: NodeObservations, plan: CasePlan, opened: Opened) -> tuple[View, ...]:
     """Return the view of every node; raises :class:`ToolOutputError`."""
     if plan.nodes == 1:
         return (opened.view,) if opened.view else ()
@@ -234,14 +236,14 @@ def _views(noted: Noted, plan: CasePlan, opened: Opened) -> tuple[View, ...]:
 
 
 def _facts(
-    noted: Noted, runs: Sequence[PhaseRun], plan: CasePlan, own: Clock | None
+    noted: NodeObservations, runs: Sequence[PhaseRun], plan: CasePlan, own: Clock | None
 ) -> dict[str, Any]:
     """Return what the nodes said of themselves, fields of :class:`Evidence`; missing or damaged answers are left out.
 
     ``own`` is the look at the clock of the first node, whose seconds since boot the job script counts.
     """
     booted = (own.epoch - own.boot,) * 2 if own else (0.0, 0.0)
-    clocks = [ClockSeen(*booted, own.utc_offset)] if own else []
+    clocks = [ClockReading(*booted, own.utc_offset)] if own else []
     prints: dict[str, list[Mapping[str, Value]]] = {}
     looks: dict[str, list[Load]] = {out: [] for out in files.FACTS}
     versions: dict[str, Mapping[str, str]] = {}
@@ -255,7 +257,7 @@ def _facts(
                     prints.setdefault(load.host, []).append(facts)
                     looks[run.name].append(load)
                     booted = clock.epoch - run.ended, clock.epoch - run.started
-                    clocks.append(ClockSeen(*booted, clock.utc_offset))
+                    clocks.append(ClockReading(*booted, clock.utc_offset))
                     versions[load.host] = untrusted.build(
                         Mapping[str, str], answer["versions"]
                     )
@@ -269,7 +271,7 @@ def _facts(
     }
 
 
-def _too_old(noted: Noted, plan: CasePlan) -> str:
+def _too_old(noted: NodeObservations, plan: CasePlan) -> str:
     """Return why the version of the tool that the first look found will not do; empty if it will."""
     of_files = any(
         "metadata" in (phase.access.direction, phase.beside) for phase in plan.phases
@@ -290,17 +292,23 @@ def _of_tool(tool: str, answer: object) -> Mapping[str, Value]:
     return {k: v for k, v in facts.items() if not k.startswith(SCRIPT) or k == own}
 
 
-def _lost(noted: Noted) -> str:
+def _lost(noted: NodeObservations) -> str:
     """Return why the job may not have held the target's lock throughout; empty if it did."""
     killed = (
         "what kept the lock of the target for this case was killed before it could tell"
     )
-    told: list[str] = [killed, *(text for _, _, text in noted.each(seen.LOST, str))]
+    told: list[str] = [
+        killed,
+        *(text for _, _, text in noted.each(observations.LOST, str)),
+    ]
     return told[-1]
 
 
 def _once(
-    noted: Noted, what: str, read: Callable[[Any], Any], key: Callable[[Any], object]
+    noted: NodeObservations,
+    what: str,
+    read: Callable[[Any], Any],
+    key: Callable[[Any], object],
 ) -> dict[Any, Any]:
     """Return what was noted, each under a key of its own; raises :class:`ToolOutputError`."""
     found: dict[Any, Any] = {}
@@ -313,12 +321,14 @@ def _once(
     return found
 
 
-def _striping(noted: Noted, plan: CasePlan) -> tuple[Striping, ...]:
+def _striping(noted: NodeObservations, plan: CasePlan) -> tuple[Striping, ...]:
     """Return the layouts of each judged repetition, or of the preparing one if it writes.
 
     They are missing if the target is not on Lustre, or the case writes no data.
     """
-    layouts = _once(noted, seen.LAYOUTS, Layouts.from_json, lambda one: one.repetition)
+    layouts = _once(
+        noted, observations.LAYOUTS, Layouts.from_json, lambda one: one.repetition
+    )
     expected = [0] if plan.prepare else range(1, plan.repetitions + 1)
     silent = "the agent that keeps the lock did not answer in time"
     return tuple(
@@ -331,14 +341,17 @@ def _striping(noted: Noted, plan: CasePlan) -> tuple[Striping, ...]:
     )
 
 
-def _samples(noted: Noted) -> tuple[Sample, ...]:
+def _samples(noted: NodeObservations) -> tuple[Sample, ...]:
     blocks = _once(
-        noted, seen.CONTENTS, Sample.from_json, lambda one: (one.after, one.repetition)
+        noted,
+        observations.CONTENTS,
+        Sample.from_json,
+        lambda one: (one.after, one.repetition),
     )
     return tuple(blocks.values())
 
 
-def _placed(noted: Noted, repetition: int) -> Mapping[str, int]:
+def _placed(noted: NodeObservations, repetition: int) -> Mapping[str, int]:
     """Return the requested target of each pinned name; raises :class:`ToolOutputError`."""
 
     def read(answer: Any) -> Any:
@@ -353,10 +366,10 @@ def _placed(noted: Noted, repetition: int) -> Mapping[str, int]:
 
 
 def _servers(
-    noted: Noted, plan: CasePlan, runs: Sequence[PhaseRun]
+    noted: NodeObservations, plan: CasePlan, runs: Sequence[PhaseRun]
 ) -> Mapping[str, Any]:
     """Return the servers' series in each execution, as the record keeps them, if the site's sources were asked."""
-    if not any(noted.each(seen.SERVERS)):
+    if not any(noted.each(observations.SERVERS)):
         return {}
     names = {phase.name for phase in plan.repeat}
     told: Mapping[str, Any] = registry.load("iogauge_answers", "servers")(
@@ -372,14 +385,14 @@ def _outputs(
     stage: Path,
     plan: CasePlan,
     runs: Sequence[PhaseRun],
-    noted: Noted,
+    noted: NodeObservations,
     view: View | None,
 ) -> dict[str, Any]:
     """Return what the executions left, and what the kernels say of them, as fields of :class:`Evidence` by phase name.
 
     Raises :class:`ToolOutputError`.
     """
-    told, asked = witness.witnesses(noted), noted.instants(seen.ASKED)
+    told, asked = task_counters.witnesses(noted), noted.instants(observations.ASKED)
     servers = (
         {ost_name(one.index): one.server for one in view.targets if one.server}
         if view
@@ -390,7 +403,7 @@ def _outputs(
     emptied: dict[str, list[Eviction]] = {
         p.name: [] for p in plan.phases if p.access.evict
     }
-    testimony: dict[str, list[Testimony]] = {
+    testimony: dict[str, list[TaskCounters]] = {
         p.name: [] for p in plan.phases if p.witnessed
     }
     for repetition, phase in executions(plan):
@@ -399,7 +412,7 @@ def _outputs(
             (r for r in runs if (r.repetition, r.name) == (repetition, phase.name)),
             None,
         )
-        heard = witness.hear(plan, phase, repetition, run, told, asked)
+        heard = task_counters.hear(plan, phase, repetition, run, told, asked)
         output = _output(stage, phase, repetition, run, heard, noted, servers)
         for part in [phase, *(p for p in plan.repeat if p.within == phase.name)]:
             if output is not None:
@@ -428,8 +441,8 @@ def _output(
     phase: PhasePlan,
     repetition: int,
     run: PhaseRun | None,
-    testimony: Testimony,
-    noted: Noted,
+    testimony: TaskCounters,
+    noted: NodeObservations,
     servers: Mapping[str, str],
 ) -> ToolOutput | None:
     """Return the output of an execution, with what belongs to its time; raises :class:`ToolOutputError`."""
@@ -460,7 +473,7 @@ def _output(
         raise ToolOutputError(f"{what}: {error}") from error
     if phase.syncs:
         measured = {name for name, _ in phase.rates.values()}
-        parsed = witness.synced(parsed, measured, testimony, what)
+        parsed = task_counters.synced(parsed, measured, testimony, what)
     if phase.series and run is not None:
         parsed = phase.series(parsed, noted, run, what)
     return parsed

@@ -9,14 +9,14 @@ from typing import Any, Final
 
 from iogauge.core.measurement import Phase, Quantity, ToolOutput, ToolOutputError
 from iogauge.core.words import Value
-from iogauge.evidence.witness import NodeActivity, Testimony
+from iogauge.evidence.task_counters import NodeActivity, TaskCounters
 from iogauge.node.files import Eviction, Sample
 from iogauge.node.host import Load
 from iogauge.node.lustre.directory import Directory
 from iogauge.node.lustre.layout import FileLayout, Layouts
 from iogauge.node.view import View
 from iogauge.plan.case import CasePlan
-from iogauge.plan.seen import Instant
+from iogauge.plan.observations import Instant
 from iogauge.plan.stage import PhaseRun
 from iogauge.tools.mpi import Binding
 
@@ -34,7 +34,7 @@ class Striping:
 
 
 @dataclass(frozen=True, slots=True)
-class ClockSeen:
+class ClockReading:
     """A look at a node's clock: seconds since the epoch less seconds since the first node's boot.
 
     The difference lies between the two, which are equal if the look was the first node's own.
@@ -54,7 +54,7 @@ class Evidence:
     outputs of the warm-up, which are not judged; ``testimony``, what the kernel says of them.
 
     ``activity`` says when the target's devices moved bytes, as the first node saw it. ``found`` says how many files
-    the case's directory held there before each phase, :data:`~iogauge.plan.seen.MOST_FOUND` at most. ``asked`` says when
+    the case's directory held there before each phase, :data:`~iogauge.plan.observations.MOST_FOUND` at most. ``asked`` says when
     the first task there passed bytes to the kernel, ``processes`` how many it had, and ``printed`` when the tool printed. ``hidden`` describes the mounts that hid the directory from the tool,
     ``loaded`` names the libraries that its first task loaded.
 
@@ -82,7 +82,7 @@ class Evidence:
     outputs: Mapping[str, tuple[ToolOutput, ...]] = field(default_factory=dict)
     evictions: Mapping[str, tuple[Eviction, ...]] = field(default_factory=dict)
     cold: Mapping[str, tuple[ToolOutput, ...]] = field(default_factory=dict)
-    testimony: Mapping[str, tuple[Testimony, ...]] = field(default_factory=dict)
+    testimony: Mapping[str, tuple[TaskCounters, ...]] = field(default_factory=dict)
     activity: tuple[Instant, ...] = ()
     asked: tuple[Instant, ...] = ()
     processes: tuple[tuple[float, int], ...] = ()
@@ -98,7 +98,7 @@ class Evidence:
     disks: tuple[str, ...] = ()
     passed_on: Directory | None = None
     directory: str = ""
-    clocks: tuple[ClockSeen, ...] = ()
+    clocks: tuple[ClockReading, ...] = ()
     nodes: tuple[Mapping[str, Value], ...] = ()
     versions: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     idle: tuple[Load, ...] = ()

@@ -6,8 +6,8 @@ from collections.abc import Collection, Sequence
 from itertools import groupby, pairwise
 from typing import Final
 
-from iogauge.evidence.witness import STARTING_BYTES
-from iogauge.plan.seen import Instant
+from iogauge.evidence.task_counters import STARTING_BYTES
+from iogauge.plan.observations import Instant
 
 #: Share of the bytes at each end of an execution that may move outside of the tool's timing, and the
 #: most that does not count with the bytes of others.

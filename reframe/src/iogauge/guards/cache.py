@@ -7,12 +7,12 @@ from typing import Final
 
 from iogauge.core.text import because
 from iogauge.core.units import format_bytes
+from iogauge.guards.agreement import BYTES
 from iogauge.guards.finding import Finding
-from iogauge.guards.ledger import BYTES
 from iogauge.guards.rules import rule
-from iogauge.guards.seen import CaseSeen, PhaseSeen
-from iogauge.node.below import loop_remedy
+from iogauge.guards.views import CaseView, PhaseView
 from iogauge.node.files import Eviction
+from iogauge.node.layers import loop_remedy
 
 #: Bytes by which the memory that a node tells may exceed the real one: it tells whole GiB.
 MEMORY_ROUNDING: Final = 1 << 29
@@ -20,7 +20,7 @@ MEMORY_ROUNDING: Final = 1 << 29
 _LEFT: Final = 0.1
 
 
-def _larger_memory(case: CaseSeen) -> tuple[int, str]:
+def _larger_memory(case: CaseView) -> tuple[int, str]:
     """Return M and how to say it: the declared memory of a node in bytes, or what a node told if that is more."""
     declared, seen = case.extras.node.memory, max(case.memories, default=0)
     if seen <= declared + MEMORY_ROUNDING:
@@ -29,7 +29,7 @@ def _larger_memory(case: CaseSeen) -> tuple[int, str]:
     return seen, f"M = {format_bytes(seen)}, {told}"
 
 
-def client_cache(seen: PhaseSeen) -> Finding | None:
+def client_cache(seen: PhaseView) -> Finding | None:
     """Return G1 for reads, and for what is read by other tasks than those that wrote."""
     access, case = seen.access, seen.case
     if access.direction != "read" and access.task_offset is None:
@@ -96,7 +96,7 @@ def _why_not_past(
     return f"readers shifted by Q = {offset} on N = {nodes} nodes read their own data"
 
 
-def _why_not_emptied(seen: PhaseSeen, evictions: Sequence[Eviction]) -> str:
+def _why_not_emptied(seen: PhaseView, evictions: Sequence[Eviction]) -> str:
     """Return why the page caches are not proven empty before each read; empty if they are."""
     plan = seen.case.plan
     expected = plan.repetitions * plan.nodes
@@ -126,7 +126,7 @@ def _why_not_emptied(seen: PhaseSeen, evictions: Sequence[Eviction]) -> str:
     return ""
 
 
-def _seen_offset(seen: PhaseSeen) -> float | None:
+def _seen_offset(seen: PhaseView) -> float | None:
     """Return the shift of readers in nodes, or None if a tool's output does not confirm it.
 
     IOR reports ``reorderTasks`` and ``taskPerNodeOffset``; each node must have as many tasks.
@@ -144,7 +144,7 @@ def _seen_offset(seen: PhaseSeen) -> float | None:
     return planned
 
 
-def _left_in_memory(seen: PhaseSeen) -> str:
+def _left_in_memory(seen: PhaseView) -> str:
     """Return which blocks a phase of direct transfers left in the page cache; empty if none, or if it is not known.
 
     What was there before a read tells nothing.
@@ -173,7 +173,7 @@ def _left_in_memory(seen: PhaseSeen) -> str:
     return ""
 
 
-def write_back(seen: PhaseSeen) -> Finding | None:
+def write_back(seen: PhaseView) -> Finding | None:
     if seen.access.direction != "write":
         return None
     fsync, o_direct, traits = seen.access.fsync, seen.access.o_direct, seen.case.traits
@@ -201,7 +201,7 @@ def write_back(seen: PhaseSeen) -> Finding | None:
     return demanded.decide(holds and not left, left or saw)
 
 
-def server_cache(seen: PhaseSeen) -> Finding | None:
+def server_cache(seen: PhaseView) -> Finding | None:
     """Return G3: only a remark, because the site chooses whether the servers' caches belong to the measurement."""
     if seen.access.direction != "read":
         return None

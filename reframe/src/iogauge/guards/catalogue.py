@@ -15,16 +15,16 @@ from iogauge.guards import (
     clock,
     contents,
     figures,
+    moved,
     nodes,
     origin,
     others,
     preflight,
     striping,
     within,
-    witness,
 )
 from iogauge.guards.finding import Finding
-from iogauge.guards.seen import CaseSeen, PhaseSeen
+from iogauge.guards.views import CaseView, PhaseView
 
 Seen = TypeVar("Seen")
 
@@ -32,7 +32,7 @@ Seen = TypeVar("Seen")
 #: Rules by their names in rules.ini: each returns its findings about what was seen, if it applies.
 Guards = Mapping[str, Callable[[Seen], Finding | Iterator[Finding] | None]]
 
-OF_CASE: Final[Guards[CaseSeen]] = {
+OF_CASE: Final[Guards[CaseView]] = {
     "G9 identity": preflight.identity_of,
     "G19 lock": others.exclusive,
     "G19 neighbours": others.neighbours,
@@ -56,7 +56,7 @@ OF_CASE: Final[Guards[CaseSeen]] = {
 }
 
 #: Rules for the layouts that were read back in each repetition.
-OF_LAYOUT: Final[Guards[tuple[CaseSeen, Striping]]] = {
+OF_LAYOUT: Final[Guards[tuple[CaseView, Striping]]] = {
     "G10 layout": striping.layout,
     "G10 components": striping.components,
     "G11 coverage": striping.coverage,
@@ -65,12 +65,12 @@ OF_LAYOUT: Final[Guards[tuple[CaseSeen, Striping]]] = {
 
 #: A finding holds for each metric of the phase, or only for the metric that it names. It also holds
 #: for metrics that are computed from these.
-OF_PHASE: Final[Guards[PhaseSeen]] = {
+OF_PHASE: Final[Guards[PhaseView]] = {
     "G1 client cache": cache.client_cache,
     "G21 order": figures.read_after_write,
     "G3 server cache": cache.server_cache,
     "G18 data": contents.data_entropy,
-    "G9 storage": witness.storage,
+    "G9 storage": moved.storage,
     "G2 write-back": cache.write_back,
     "G4 duration": figures.duration,
     "G4 percentile": figures.beyond,
@@ -83,12 +83,12 @@ OF_PHASE: Final[Guards[PhaseSeen]] = {
     "G19 files of others": others.foreign_files,
     "G7 units": figures.unit_sanity,
     "G8 bytes": figures.bytes_moved,
-    "G8 witness": witness.bytes_witnessed,
+    "G8 witness": moved.bytes_witnessed,
     "G8 witness by phase": within.phase_witnessed,
-    "G11 bytes by target": witness.targets_witnessed,
+    "G11 bytes by target": moved.targets_witnessed,
     "G26 streams": nodes.streams,
     "G22 tool": origin.tool_integrity,
     "G6 ceiling": figures.ceiling,
 }
 
-OF_METRIC: Final[Guards[tuple[CaseSeen, str]]] = {"G17 spread": figures.spread}
+OF_METRIC: Final[Guards[tuple[CaseView, str]]] = {"G17 spread": figures.spread}

@@ -7,17 +7,17 @@ from typing import Final
 from iogauge.core.text import because
 from iogauge.core.units import format_seconds
 from iogauge.evidence import times
-from iogauge.guards.finding import Finding
-from iogauge.guards.ledger import (
+from iogauge.guards.agreement import (
     CLOCK,
     SECONDS,
     WORK,
     WORK_OF_STAT,
-    Claim,
+    ReportedFigure,
     Tolerance,
     settle,
 )
-from iogauge.guards.seen import LEAST_FILES, Execution, PhaseSeen
+from iogauge.guards.finding import Finding
+from iogauge.guards.views import LEAST_FILES, Execution, PhaseView
 from iogauge.tools.fio.output import told_seconds
 
 #: Seconds until all tasks are connected, on one node and on several, if no line of the tool tells.
@@ -42,7 +42,7 @@ def seconds_claims(
     timed: float = 0.0,
     working: float | None = None,
     work: Tolerance = WORK,
-) -> list[Claim]:
+) -> list[ReportedFigure]:
     """Return the claims of an execution that took seconds, with the words of all that saw it, None if nobody did.
 
     ``ran`` lies between start and end of its processes. ``moving`` lies between the first and the last bytes on the
@@ -64,16 +64,19 @@ def seconds_claims(
     if working is not None:
         saw = f"it worked for {format_seconds(working)}"
         words.append(work.least(saw, working, exact=True, often=True))
-    claims = [Claim(f"the tool reports {format_seconds(claimed)}", claimed, words)]
+    claims = [
+        ReportedFigure(f"the tool reports {format_seconds(claimed)}", claimed, words)
+    ]
     if asked is not None:
         word = SECONDS.least(f"it was told to run {format_seconds(asked)}", asked)
         claims.insert(
-            0, Claim(f"the tool reports {format_seconds(timed)}", timed, [word])
+            0,
+            ReportedFigure(f"the tool reports {format_seconds(timed)}", timed, [word]),
         )
     return claims
 
 
-def seconds_witnessed(seen: PhaseSeen) -> Finding | None:
+def seconds_witnessed(seen: PhaseView) -> Finding | None:
     """Return G4 for phases that are timed. If the tool rests on purpose, the run time must do."""
     if not seen.phase.witnessed or not seen.outputs:
         return None
@@ -92,7 +95,7 @@ def seconds_witnessed(seen: PhaseSeen) -> Finding | None:
     )
 
 
-def _claims(one: Execution) -> list[Claim]:
+def _claims(one: Execution) -> list[ReportedFigure]:
     output, (working, work) = one.output, _working(one)
     moving, seen_by = max(_moving(one), key=lambda found: found[0] or 0.0)
     return seconds_claims(

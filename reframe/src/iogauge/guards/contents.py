@@ -10,7 +10,7 @@ from iogauge.core.text import because
 from iogauge.core.units import format_bytes
 from iogauge.guards.finding import Finding, Outcome
 from iogauge.guards.rules import rule
-from iogauge.guards.seen import CaseSeen, PhaseSeen
+from iogauge.guards.views import CaseView, PhaseView
 from iogauge.node.files import GONE, Sample
 
 #: A smaller file may lie in its inode.
@@ -19,7 +19,7 @@ _STORED: Final = 0.95
 _EMPTY: Final = 0.1
 
 
-def data_entropy(seen: PhaseSeen) -> Finding | None:
+def data_entropy(seen: PhaseView) -> Finding | None:
     """Return G18 for what reports a bandwidth. IOR's default repeats one block; its "incompressible" data shrink 136-fold
     (IOR 4.0.0).
     """
@@ -58,7 +58,7 @@ def _not_random(tool: str, given: Mapping[str, object]) -> str:
     )
 
 
-def _compressing(seen: CaseSeen) -> str:
+def _compressing(seen: CaseView) -> str:
     """Return what shrinks the data, as seen in a sample or by a node, or as the site declares; empty if unknown."""
     declared = seen.extras.target.compresses
     found = [
@@ -76,7 +76,7 @@ def _compressing(seen: CaseSeen) -> str:
     return "a target that compresses, as its site declares" if declared else ""
 
 
-def verification(seen: CaseSeen) -> Finding | None:
+def verification(seen: CaseView) -> Finding | None:
     """Return G8 for tools that check their data. What they say before the first repetition may have ended the job."""
     checks = {
         phase.name: phase.verifies for phase in seen.plan.phases if phase.verifies
@@ -96,7 +96,7 @@ def verification(seen: CaseSeen) -> Finding | None:
     return rule("G8 verification").unless(saw, complaint and f"{saw}: {complaint}")
 
 
-def unchanged(seen: CaseSeen) -> Finding | None:
+def unchanged(seen: CaseView) -> Finding | None:
     """Return G8 for the samples after the write and after the read of each repetition that reads."""
     plan, samples = seen.plan, seen.evidence.samples
     if not plan.sampled or not any(
@@ -142,7 +142,7 @@ def unchanged(seen: CaseSeen) -> Finding | None:
     )
 
 
-def stored(seen: CaseSeen) -> Finding | None:
+def stored(seen: CaseView) -> Finding | None:
     """Return G8 for the first sample of what was written that is not believed, or for the last one."""
     if not seen.plan.sampled:
         return None
@@ -154,7 +154,7 @@ def stored(seen: CaseSeen) -> Finding | None:
     return next((one for one in found if one.outcome is Outcome.INVALID), found[-1])
 
 
-def _stored(seen: CaseSeen, sample: Sample) -> Finding:
+def _stored(seen: CaseView, sample: Sample) -> Finding:
     demanded, blocks = rule("G8 holes", stored=_STORED, empty=_EMPTY), sample.blocks
     if sample.problem:
         return demanded.warn(sample.problem)

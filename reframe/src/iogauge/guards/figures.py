@@ -20,7 +20,7 @@ from iogauge.core.words import Tier
 from iogauge.evidence.model import SERIES
 from iogauge.guards.finding import Finding, Outcome
 from iogauge.guards.rules import rule
-from iogauge.guards.seen import CaseSeen, PhaseSeen
+from iogauge.guards.views import CaseView, PhaseView
 from iogauge.plan.bounds import MOST_SHARE, MetricBounds
 from iogauge.plan.stage import FILL
 from iogauge.site.doubts import DOUBTFUL_LIMIT, generous
@@ -29,7 +29,7 @@ from iogauge.tools.fio.output import in_flight
 
 def within(
     name: str,
-    case: CaseSeen,
+    case: CaseView,
     key: str,
     figure: float,
     saw: str,
@@ -50,7 +50,7 @@ _TAILS: Final = {"latency_p99": 0.01, "latency_p999": 0.001}
 _BEYOND: Final = 10
 
 
-def beyond(seen: PhaseSeen) -> Iterator[Finding]:
+def beyond(seen: PhaseView) -> Iterator[Finding]:
     """Yield G4 for each metric that is a percentile of the latency; the shortest repetition counts."""
     counts = [phase.operations for phase in seen.tool_phases if phase.operations]
     otherwise = Outcome.WARN if seen.case.tier == "quick" else None
@@ -63,12 +63,12 @@ def beyond(seen: PhaseSeen) -> Iterator[Finding]:
             yield dataclasses.replace(found, metric=metric)
 
 
-def _of_tail(case: CaseSeen, name: str) -> Outcome | None:
+def _of_tail(case: CaseView, name: str) -> Outcome | None:
     """Return a remark for a metric of the slowest percent of the requests, which differ more."""
     return Outcome.WARN if any(m.tail for m in case.metrics if m.name == name) else None
 
 
-def spread(seen: tuple[CaseSeen, str]) -> Finding:
+def spread(seen: tuple[CaseView, str]) -> Finding:
     """Return G17 for a metric of a case."""
     case, name = seen
     samples = case.values[name]
@@ -80,7 +80,7 @@ def spread(seen: tuple[CaseSeen, str]) -> Finding:
     return within("G17 spread", case, "max_spread", cv, saw, _of_tail(case, name))
 
 
-def drift(seen: PhaseSeen) -> Iterator[Finding]:
+def drift(seen: PhaseView) -> Iterator[Finding]:
     """Yield G17 for each metric of a phase that repeats an earlier one, before a disturbance."""
     case = seen.case
     earlier = (phase for phase in case.plan.repeat if phase.name == seen.phase.again)
@@ -97,7 +97,7 @@ def drift(seen: PhaseSeen) -> Iterator[Finding]:
             yield dataclasses.replace(found, metric=name)
 
 
-def steadiness(seen: PhaseSeen) -> Finding | None:
+def steadiness(seen: PhaseView) -> Finding | None:
     series: list[Any] = [one for o in seen.outputs if (one := o.parameters.get(SERIES))]
     saw = []
     for number, one in enumerate(series, 1):
@@ -119,7 +119,7 @@ MIN_SECONDS: Final[dict[Tier, tuple[float, float]]] = {
 }
 
 
-def duration(seen: PhaseSeen) -> Finding | None:
+def duration(seen: PhaseView) -> Finding | None:
     if not seen.timed:
         return None
     tier = seen.case.tier
@@ -143,7 +143,7 @@ def duration(seen: PhaseSeen) -> Finding | None:
 _MAX_IMBALANCE: Final = 0.3
 
 
-def tail(seen: PhaseSeen) -> Finding | None:
+def tail(seen: PhaseView) -> Finding | None:
     ranks = [phase.rank_seconds for phase in seen.tool_phases]
     means = [(times, statistics.fmean(times)) for times in ranks if len(times) > 1]
     if not (seen.timed and any(ranks)):
@@ -157,7 +157,7 @@ def tail(seen: PhaseSeen) -> Finding | None:
     return demanded.decide(worst <= _MAX_IMBALANCE, saw)
 
 
-def ceiling(seen: PhaseSeen) -> Iterator[Finding]:
+def ceiling(seen: PhaseView) -> Iterator[Finding]:
     """Yield the largest sample of each metric against the ceiling of that metric."""
     case, access = seen.case, seen.access
     for metric in (one for one in case.metrics if one.name in seen.phase.rates):
@@ -183,7 +183,7 @@ def ceiling(seen: PhaseSeen) -> Iterator[Finding]:
         yield dataclasses.replace(found, metric=metric.name)
 
 
-def measured_ceilings(seen: CaseSeen) -> Finding | None:
+def measured_ceilings(seen: CaseView) -> Finding | None:
     """Return G6 if the partition declares layers, and the case moves the target's data."""
     moves = any(phase.moves_data for phase in seen.phases)
     problems = seen.measured.problems
@@ -197,7 +197,7 @@ def measured_ceilings(seen: CaseSeen) -> Finding | None:
 _UNITS: Final = 0.01
 
 
-def unit_sanity(seen: PhaseSeen) -> Iterator[Finding]:
+def unit_sanity(seen: PhaseView) -> Iterator[Finding]:
     """Yield G7 for each execution that tells bytes and operations.
 
     If no latency is judged, few requests in flight are those of a busy node: fio waits for a processor between requests.
@@ -238,7 +238,7 @@ _OF_SIZE: Final = re.compile(
 )
 
 
-def bytes_moved(seen: PhaseSeen) -> Finding | None:
+def bytes_moved(seen: PhaseView) -> Finding | None:
     """Return G8 for reads and writes, and for any phase with an unexpected warning."""
     told, planned = seen.phase.expected, seen.phase.data_bytes
     heard = [warning for output in seen.outputs for warning in output.warnings]
@@ -261,7 +261,7 @@ def bytes_moved(seen: PhaseSeen) -> Finding | None:
     return demanded.unless(saw, problem, doubt=doubt if unlike else "")
 
 
-def _read_whole(seen: PhaseSeen) -> bool:
+def _read_whole(seen: PhaseView) -> bool:
     """Return whether a phase writes bytes that another phase reads, all of them in each repetition."""
     wrote = seen.phase.data_bytes
     return bool(wrote) and any(
@@ -274,7 +274,7 @@ def _read_whole(seen: PhaseSeen) -> bool:
     )
 
 
-def read_after_write(seen: PhaseSeen) -> Finding | None:
+def read_after_write(seen: PhaseView) -> Finding | None:
     """Return G21. If one execution writes and reads, its read starts at the end of the execution.
 
     What is prepared, in repetition 0, stays for all repetitions: then other writes do not matter.
@@ -320,7 +320,7 @@ def read_after_write(seen: PhaseSeen) -> Finding | None:
 _OFF_LEVEL: Final = 0.01
 
 
-def fill_level(seen: CaseSeen) -> Iterator[Finding]:
+def fill_level(seen: CaseView) -> Iterator[Finding]:
     """Yield G13 for a case that fills the target."""
     for output in seen.evidence.outputs.get(FILL, ()):
         filled: Any = output.parameters["filled"]

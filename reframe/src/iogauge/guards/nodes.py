@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from iogauge.core.units import format_bytes
+from iogauge.guards.agreement import WIRE, ReportedFigure, Tolerance, settle
 from iogauge.guards.cache import MEMORY_ROUNDING
 from iogauge.guards.finding import Finding
-from iogauge.guards.ledger import WIRE, Claim, Tolerance, settle
 from iogauge.guards.rules import rule
-from iogauge.guards.seen import CaseSeen, PhaseSeen
+from iogauge.guards.views import CaseView, PhaseView
 from iogauge.site.extras import Node
 from iogauge.tools.mpi import Binding
 
@@ -33,7 +33,7 @@ def _most_to_a_core(bindings: Sequence[Binding]) -> int:
     )
 
 
-def placement(seen: CaseSeen) -> Finding:
+def placement(seen: CaseView) -> Finding:
     """Return G15. A launcher may report no bindings, and a scenario may want more tasks than cores."""
     evidence, per_node, bindings = (
         seen.evidence,
@@ -78,7 +78,7 @@ def placement(seen: CaseSeen) -> Finding:
 _MOST_MEMORY: Final = 1.1
 
 
-def as_declared(seen: CaseSeen) -> Finding:
+def as_declared(seen: CaseView) -> Finding:
     return declared_node(seen.extras.node, seen.cores, seen.memories)
 
 
@@ -109,7 +109,7 @@ _HIDDEN: Final = (
 )
 
 
-def connections(seen: CaseSeen) -> Finding:
+def connections(seen: CaseView) -> Finding:
     """Return G20: an ordinary user may not be allowed to see any of these; the finding then says so and does not object."""
     changes = seen.evidence.changes
     troubles = [
@@ -134,7 +134,7 @@ _MOST_OF_A_CORE: Final = 0.95
 _MOST_OF_OTHERS: Final = Tolerance(1 - 1 / 1.15)
 
 
-def streams(seen: PhaseSeen) -> Finding | None:
+def streams(seen: PhaseView) -> Finding | None:
     every: list[Any] = [o.parameters for o in seen.outputs if o.tool == "iperf3"]
     if not every:
         return None
@@ -149,7 +149,9 @@ def streams(seen: PhaseSeen) -> Finding | None:
         )
         end = f"{wire.turn}, {wire.way} by {wire.host}"
         claimed = format_bytes(wire.claimed)
-        claims.append(Claim(f"{end}: iperf3 says {claimed}", wire.claimed, words))
+        claims.append(
+            ReportedFigure(f"{end}: iperf3 says {claimed}", wire.claimed, words)
+        )
     cores = max(parameters["cores"] for parameters in every)
     fine = (
         f"{len(claims)} end(s) counted what iperf3 says, with {cores:.0%} of its cores"

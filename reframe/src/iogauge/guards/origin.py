@@ -15,11 +15,11 @@ from typing import Any, Final
 
 from iogauge.core.measurement import Moment
 from iogauge.evidence.fingerprint import fold
-from iogauge.evidence.model import ClockSeen
+from iogauge.evidence.model import ClockReading
 from iogauge.evidence.times import jobs_at_once
 from iogauge.guards.finding import Finding
 from iogauge.guards.rules import rule
-from iogauge.guards.seen import SLACK_S, UNHEARD, CaseSeen, Execution, PhaseSeen
+from iogauge.guards.views import SLACK_S, UNHEARD, CaseView, Execution, PhaseView
 from iogauge.node import between
 from iogauge.node.between import is_known, lie_of
 from iogauge.plan.case import DIR, REP, TOKEN, PhasePlan
@@ -35,9 +35,9 @@ _FIO_CUTS_AT: Final = 127
 _MDTEST_CUTS_AT: Final = 1023 - len("Command line used: ")
 
 
-def _all_of(case: CaseSeen) -> Iterator[Execution]:
+def _all_of(case: CaseView) -> Iterator[Execution]:
     """Yield every execution of a case that left an output, the warm-up included."""
-    for seen in (PhaseSeen(case, phase) for phase in case.plan.phases):
+    for seen in (PhaseView(case, phase) for phase in case.plan.phases):
         yield from seen.executions
         for output in case.evidence.cold.get(seen.phase.name, ()):
             yield Execution(seen, 0, output, UNHEARD)
@@ -143,7 +143,7 @@ def _other_options(
 
 
 def _out_of_time(
-    moments: Sequence[Moment], run: PhaseRun, clocks: Sequence[ClockSeen]
+    moments: Sequence[Moment], run: PhaseRun, clocks: Sequence[ClockReading]
 ) -> str:
     """Return which of a tool's dates lies outside an execution; empty if none does.
 
@@ -185,7 +185,7 @@ def _date(seconds: float, utc_offset: int) -> str:
         return f"{seconds:.0f} s since the epoch"
 
 
-def tool_integrity(seen: PhaseSeen) -> Finding:
+def tool_integrity(seen: PhaseView) -> Finding:
     """Return G22. Phases without a metric (preparation, a run that is watched) count in each."""
     case, tool, executions = seen.case, seen.tool, list(_all_of(seen.case))
     versions: dict[str, dict[str, None]] = {}
@@ -218,7 +218,7 @@ def tool_integrity(seen: PhaseSeen) -> Finding:
     return demanded.decide(one_version and not wrong_tasks and not wrong_nodes, ran)
 
 
-def _foreign(seen: PhaseSeen, executions: Sequence[Execution]) -> str:
+def _foreign(seen: PhaseView, executions: Sequence[Execution]) -> str:
     """Return why an output is not of its execution; empty if all are."""
     objections = [
         objection(one)
@@ -244,7 +244,7 @@ def _foreign(seen: PhaseSeen, executions: Sequence[Execution]) -> str:
     return next(filter(None, objections), "")
 
 
-def environment(seen: CaseSeen) -> Finding | None:
+def environment(seen: CaseView) -> Finding | None:
     """Return G22 if any node has something between the tools and the kernel."""
     nodes, start = seen.evidence.nodes, between.SCRIPT
     libraries = between.libraries(nodes)

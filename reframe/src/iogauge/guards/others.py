@@ -8,17 +8,17 @@ from typing import Final
 
 from iogauge.core.units import format_bytes
 from iogauge.evidence.times import files_changed
+from iogauge.guards.agreement import ReportedFigure, Tolerance, settle
 from iogauge.guards.figures import within
 from iogauge.guards.finding import Finding
-from iogauge.guards.ledger import Claim, Tolerance, settle
 from iogauge.guards.rules import rule
-from iogauge.guards.seen import (
+from iogauge.guards.views import (
     LEAST_FILES,
     PAGE,
     READ_AHEAD,
-    CaseSeen,
+    CaseView,
     Execution,
-    PhaseSeen,
+    PhaseView,
 )
 from iogauge.node.counters import Reading
 from iogauge.node.kinds import SYNCHRONOUS
@@ -39,7 +39,7 @@ _ACTIVE: Final = 0.5
 _FEWEST_FILES: Final = 10
 
 
-def foreign_files(seen: PhaseSeen) -> Finding | None:
+def foreign_files(seen: PhaseView) -> Finding | None:
     """Return G19 for phases that make or remove files on a file system of one node, if somebody counted files there."""
     case, claims = seen.case, []
     share = Tolerance(case.extras.limits.max_foreign)
@@ -59,7 +59,7 @@ def foreign_files(seen: PhaseSeen) -> Finding | None:
             lacks = case.kind.frees and changed < files
             few = abs(files - changed) < LEAST_FILES and not lacks
             says = f"{files} file(s) were {done}, as the tool says"
-            claims.append(Claim(says, files, () if few else words))
+            claims.append(ReportedFigure(says, files, () if few else words))
     if not claims or len({view.cache_id for view in case.evidence.views}) != 1:
         return None
     fine = "the inodes in use agree with the tool"
@@ -67,7 +67,7 @@ def foreign_files(seen: PhaseSeen) -> Finding | None:
     return settle("G19 files of others", each, fine=fine, limit=share.share)
 
 
-def foreign_load(seen: CaseSeen) -> Finding:
+def foreign_load(seen: CaseView) -> Finding:
     """Return G19: what the counters under the mount counted for all programs on the nodes against what the tasks moved.
 
     Fewer bytes than the tasks moved are no load: there was a cache. A phase that reads also stands for itself, if others
@@ -93,7 +93,7 @@ def foreign_load(seen: CaseSeen) -> Finding:
 
 
 def _foreign(
-    seen: CaseSeen, executions: Sequence[Execution], reads_alone: bool = False
+    seen: CaseView, executions: Sequence[Execution], reads_alone: bool = False
 ) -> tuple[float, str]:
     """Return the share of what was counted in some executions that is others', and what that is, in words.
 
@@ -170,17 +170,17 @@ def _beside(one: Execution) -> Reading:
     return Reading(ends * READ_AHEAD + ahead, ends * PAGE) + more
 
 
-def neighbours(seen: CaseSeen) -> Finding:
+def neighbours(seen: CaseView) -> Finding:
     others = (f"{one} was there too" for one in seen.evidence.neighbours)
     return rule("G19 neighbours").unless("no other case on the target", *others)
 
 
-def exclusive(seen: CaseSeen) -> Finding:
+def exclusive(seen: CaseView) -> Finding:
     fine = "the lock of the target was held throughout"
     return rule("G19 lock").unless(fine, seen.evidence.occupied, seen.evidence.lost)
 
 
-def on_purpose(seen: PhaseSeen) -> Finding | None:
+def on_purpose(seen: PhaseView) -> Finding | None:
     """Return G19 for phases beside which the target is loaded on purpose."""
     if seen.phase.beside is None:
         return None

@@ -26,7 +26,7 @@ from iogauge.node.view import View
 from iogauge.plan.stage import JobOrder
 
 if TYPE_CHECKING:
-    from iogauge.guards.seen import CaseSeen
+    from iogauge.guards.views import CaseView
 
 
 class Declares(Protocol):
@@ -119,7 +119,7 @@ def _mounted(view: View) -> str:
     return f"{at.type} from {at.source}, mounted at {at.point}" if at else "not mounted"
 
 
-def identity_of(seen: CaseSeen) -> Finding:
+def identity_of(seen: CaseView) -> Finding:
     evidence = seen.evidence
     heard = [t for testimonies in evidence.testimony.values() for t in testimonies]
     target = seen.extras.target
@@ -234,7 +234,7 @@ def _names(indices: Collection[int]) -> str:
     return ", ".join(f"OST{index:04x}" for index in sorted(indices))
 
 
-def health_of(seen: CaseSeen) -> Finding | None:
+def health_of(seen: CaseView) -> Finding | None:
     topology, opened = seen.extras.topology, seen.evidence.opened
     if seen.extras.target.striped_by != "lustre":
         return None
@@ -259,7 +259,7 @@ def servers(
     ).decide(least <= found <= most, f"the target is served from {found} address(es)")
 
 
-def servers_of(seen: CaseSeen) -> Iterator[Finding]:
+def servers_of(seen: CaseView) -> Iterator[Finding]:
     topology, targets, views = seen.extras.topology, seen.targets, seen.evidence.views
     declared = topology.servers.count if topology and topology.servers else None
     if declared and targets and all(target.server for target in targets):
@@ -393,7 +393,7 @@ def quota(opened: View, need_bytes: int, need_files: int) -> Finding | None:
     return rule("G14 quota").unless(fine, *short, doubt="; ".join(doubts))
 
 
-def quota_of(seen: CaseSeen) -> Finding | None:
+def quota_of(seen: CaseView) -> Finding | None:
     opened, plan = seen.evidence.opened, seen.plan
     return quota(opened, plan.held_bytes, plan.most_files) if opened else None
 
@@ -507,7 +507,7 @@ def expected_settings(
     )
 
 
-def expected_settings_of(seen: CaseSeen) -> Iterator[Finding]:
+def expected_settings_of(seen: CaseView) -> Iterator[Finding]:
     """Yield G25 by what the nodes told while the case ran: what differs first, then what is unknown."""
     expect, target, evidence = seen.extras.expect, seen.extras.target, seen.evidence
     layout = evidence.passed_on.stripes if evidence.passed_on else {}

@@ -17,7 +17,7 @@ from iogauge.evidence.model import (
 from iogauge.guards.finding import Finding, Outcome
 from iogauge.guards.preflight import stripes_against_size
 from iogauge.guards.rules import rule
-from iogauge.guards.seen import CaseSeen
+from iogauge.guards.views import CaseView
 from iogauge.node.lustre.layout import FileLayout, Layouts, Part, last_with_data
 from iogauge.node.lustre.request import Layout
 
@@ -62,14 +62,14 @@ def _other_stripes(want: Layout, part: Part, active: int) -> str:
     return ""
 
 
-def _active(case: CaseSeen) -> list[int]:
+def _active(case: CaseView) -> list[int]:
     """Return the numbers of the active storage targets, of those in the declared pool."""
     passed_on, targets = case.evidence.passed_on, case.targets
     usable = passed_on.usable(targets) if passed_on else targets
     return [target.index for target in usable if target.active]
 
 
-def layout(seen: tuple[CaseSeen, Striping]) -> Finding:
+def layout(seen: tuple[CaseView, Striping]) -> Finding:
     """Return G10. Files, or directories with all files in them, may be pinned to a target: each must have a file. A file that
     is not pinned must be as the case asks.
     """
@@ -146,7 +146,7 @@ def _not_as_asked(
     return wrong
 
 
-def passed_on(seen: CaseSeen) -> Finding | None:
+def passed_on(seen: CaseView) -> Finding | None:
     """Return G10 on Lustre for the default that the target passes on, and for its metadata targets."""
     told, demanded = seen.evidence.passed_on, rule("G10 passed on")
     return (
@@ -156,7 +156,7 @@ def passed_on(seen: CaseSeen) -> Finding | None:
     )
 
 
-def directories(seen: CaseSeen) -> Finding | None:
+def directories(seen: CaseView) -> Finding | None:
     """Return G10 for a tool that makes its files in directories with layouts of their own."""
     asked, outputs = seen.plan.directories, seen.evidence.outputs
     if not asked:
@@ -189,7 +189,7 @@ def directories(seen: CaseSeen) -> Finding | None:
     return demanded.ok("; ".join(f"{name}: {found[name] or 'none'}" for name in asked))
 
 
-def components(seen: tuple[CaseSeen, Striping]) -> Finding | None:
+def components(seen: tuple[CaseView, Striping]) -> Finding | None:
     """Return G10 for the components that hold the bytes; None if no bytes are known."""
     asked = seen[0].plan.layout
     held: Counter[Part] = Counter()
@@ -212,7 +212,7 @@ def components(seen: tuple[CaseSeen, Striping]) -> Finding | None:
     return rule("G10 components").decide(len(held) == 1 and there == {False}, saw)
 
 
-def on_metadata_targets(seen: CaseSeen) -> Finding | None:
+def on_metadata_targets(seen: CaseView) -> Finding | None:
     """Return G10 for the directories with files in each repetition; -1 stripes stand for all declared metadata targets."""
     request, topology = seen.plan.directory_layout, seen.extras.topology
     if request is None:
@@ -236,7 +236,7 @@ def on_metadata_targets(seen: CaseSeen) -> Finding | None:
     return rule("G10 metadata targets", where=where).unless(fine, *wrong, none)
 
 
-def coverage(seen: tuple[CaseSeen, Striping]) -> Finding | None:
+def coverage(seen: tuple[CaseView, Striping]) -> Finding | None:
     """Return G11: no placement can be better than the mean rounded up. A shared file hits as many targets as it
     has stripes, which G10 demands if the case asks for a layout.
     """
@@ -274,7 +274,7 @@ def coverage(seen: tuple[CaseSeen, Striping]) -> Finding | None:
     )
 
 
-def stripes(seen: tuple[CaseSeen, Striping]) -> Finding | None:
+def stripes(seen: tuple[CaseView, Striping]) -> Finding | None:
     """Return G23 for a file that all tasks share."""
     size, files = seen[0].plan.shared_bytes, seen[1].noted.files
     part = last_with_data(files[0].parts, size) if size and files else None

@@ -11,19 +11,19 @@ from __future__ import annotations
 
 from iogauge.core.measurement import Phase
 from iogauge.core.units import format_bytes
-from iogauge.evidence.model import ClockSeen
+from iogauge.evidence.model import ClockReading
 from iogauge.evidence.times import counted_between, seconds_of_activity
+from iogauge.guards.agreement import BYTES, BYTES_BESIDE, ReportedFigure, settle
 from iogauge.guards.clock import seconds_claims
 from iogauge.guards.finding import Finding
-from iogauge.guards.ledger import BYTES, BYTES_BESIDE, Claim, settle
 from iogauge.guards.rules import rule
-from iogauge.guards.seen import SLACK_S, Execution, PhaseSeen
+from iogauge.guards.views import SLACK_S, Execution, PhaseView
 
 #: A phase in an execution, on the first node: bytes as its tasks say and as counted, seconds as the tool says and as seen.
 _Part = tuple[int, int | None, float, float | None]
 
 
-def phase_witnessed(seen: PhaseSeen) -> Finding | None:
+def phase_witnessed(seen: PhaseView) -> Finding | None:
     """Return G8 for phases of IOR within an execution of several phases. An execution may not say when its phase ran."""
     if not (parts := _parts(seen)):
         return None
@@ -36,7 +36,9 @@ def phase_witnessed(seen: PhaseSeen) -> Finding | None:
     for claimed, counted in counts:
         saw = f"while the phase ran its counters moved {format_bytes(counted)}"
         says = f"the tasks of the first node {done} {format_bytes(claimed)}, as the tool says"
-        claims.append(Claim(says, claimed, [BYTES.most(saw, counted / of_each)]))
+        claims.append(
+            ReportedFigure(says, claimed, [BYTES.most(saw, counted / of_each)])
+        )
     fine = (
         f"{format_bytes(min((n for _, n in counts), default=0))} or more while it ran"
     )
@@ -49,7 +51,7 @@ def phase_witnessed(seen: PhaseSeen) -> Finding | None:
     return finding
 
 
-def phase_seconds_witnessed(seen: PhaseSeen) -> Finding | None:
+def phase_seconds_witnessed(seen: PhaseView) -> Finding | None:
     """Return G4 for phases of IOR within an execution of several phases, if their bytes were counted."""
     parts = [part for part in _parts(seen) if part is not None]
     known = [
@@ -65,7 +67,7 @@ def phase_seconds_witnessed(seen: PhaseSeen) -> Finding | None:
     )
 
 
-def _parts(seen: PhaseSeen) -> list[_Part | None]:
+def _parts(seen: PhaseView) -> list[_Part | None]:
     """Return the phase in each execution, or None if the execution does not say when it ran; empty unless the phase is one
     of several, and of IOR, whose writes end with fsync.
     """
@@ -98,7 +100,7 @@ def _part(one: Execution, phase: Phase) -> _Part | None:
 
 
 def _span_of(
-    one: Execution, phase: Phase, clock: ClockSeen
+    one: Execution, phase: Phase, clock: ClockReading
 ) -> tuple[float, float] | None:
     """Return the earliest begin and the latest end of a phase, in seconds since the first node's boot; None if the
     output does not say when it ran, or not within the execution by this look at a clock.

@@ -1,11 +1,11 @@
 """Programs that run on the nodes; they start without pydantic, polars and ReFrame.
 
 - agent: the commands that a job script runs on its nodes
-- attending: the agent of one node while a case runs, and how the job script waits for all of them
+- node_agent: the agent of one node while a case runs, and how the job script waits for all of them
 - background.sh: start a program, remember it, end it
-- bell: how the first task of a node lets its agent look at the counters
+- control_pipe: how the first task of a node lets its agent look at the counters
 - job.sh: open the case, run its phases, close it
-- keeper: the agent that keeps the lock, and serves the job script of the first node
+- lead_agent: the agent that keeps the lock, and serves the job script of the first node
 - opening: lock, look, guard, make the directory
 - recorder: what moves, what appears and what a tool asks for, several times a second
 - rounds.sh: a job of fio again and again, each time on one probe

@@ -6,9 +6,9 @@ commands, which the job script sends it.
 ``open`` also restores settings of jobs that were killed before they could.
 
 ``attend STAGE DIR PROGRAM INTERFACE`` attends a node while the case runs, with a server or without
-(:mod:`iogauge.job.attending`); ``await NODES TOOL LAUNCHER SECONDS`` waits until all nodes are attended.
+(:mod:`iogauge.job.node_agent`); ``await NODES TOOL LAUNCHER SECONDS`` waits until all nodes are attended.
 
-These commands note their answer under the word OUT (:mod:`iogauge.plan.seen`), because launchers
+These commands note their answer under the word OUT (:mod:`iogauge.plan.observations`), because launchers
 mix the nodes' output. ``evict DIR OUT`` drops
 the page cache of all files below a directory. ``pin PINS.json DIR OUT`` puts files or directories
 on storage targets of Lustre. ``spread N DIR`` makes a directory on each of N metadata targets of
@@ -45,8 +45,8 @@ if TYPE_CHECKING:
 
 
 def _answer(out: str, answer: dict[str, Any]) -> int:
-    """Note this node's answer under a word."""
-    from iogauge.plan.seen import note
+    """Observation this node's answer under a word."""
+    from iogauge.plan.observations import note
 
     note(out, answer)
     return 0
@@ -54,7 +54,7 @@ def _answer(out: str, answer: dict[str, Any]) -> int:
 
 def _facts(directory: str, out: str) -> int:
     """Write this node's facts and counters; always return 0, as no run depends on them."""
-    from iogauge.job.attending import server_here
+    from iogauge.job.node_agent import server_here
     from iogauge.node import between, host, probes
 
     try:
@@ -159,15 +159,15 @@ def _command(argv: list[str]) -> int | None:
     """Run one of the agent's commands; return its exit status, or None for another command."""
     match argv:
         case ["open", order_file]:
-            from iogauge.job.keeper import open_case
+            from iogauge.job.lead_agent import open_case
 
             return open_case(order_file, main)
         case ["attend", stage, directory, program, interface]:
-            from iogauge.job.attending import attend
+            from iogauge.job.node_agent import attend
 
             return attend(stage, directory, program, interface)
         case ["await", nodes, tool, launcher, seconds]:
-            from iogauge.job.attending import await_all
+            from iogauge.job.node_agent import await_all
 
             return await_all(int(nodes), tool, int(launcher), float(seconds))
         case ["evict", directory, out]:

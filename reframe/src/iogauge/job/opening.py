@@ -30,8 +30,8 @@ from iogauge.guards.preflight import (
     target_room,
 )
 from iogauge.job.target import as_expected, identify
-from iogauge.node.below import resolve_device
 from iogauge.node.host import read_clock, usable_cores
+from iogauge.node.layers import resolve_device
 from iogauge.node.lustre import checksums, lov
 from iogauge.node.lustre.directory import Directory, look_at_directory, passed_on
 from iogauge.node.lustre.layout import last_with_data
@@ -39,7 +39,7 @@ from iogauge.node.lustre.programs import PROGRAM_SECONDS, LustreError
 from iogauge.node.lustre.request import place
 from iogauge.node.lustre.targets import StorageTarget
 from iogauge.node.view import View, look, with_lustre
-from iogauge.plan.seen import LOST, note
+from iogauge.plan.observations import LOST, note
 from iogauge.plan.stage import JobOrder, Opened
 from iogauge.workspace import directory, lock, permission
 

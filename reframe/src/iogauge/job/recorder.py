@@ -21,10 +21,10 @@ from pathlib import Path
 from typing import Final
 
 from iogauge.core.processes import parent
-from iogauge.job.bell import Task
+from iogauge.job.control_pipe import Task
 from iogauge.node.counters import Reading, follow
 from iogauge.node.mounts import Mount, no_barriers, parse_mountinfo
-from iogauge.plan.seen import (
+from iogauge.plan.observations import (
     ASKED,
     FOUND,
     HIDDEN,
@@ -256,7 +256,7 @@ class _Log:
         self._quiet: float | None = None
 
     def note(self, now: float, seen: object) -> None:
-        """Note what was seen at a time."""
+        """Observation what was seen at a time."""
         if seen == self._last:
             self._quiet = now
         else:
@@ -265,7 +265,7 @@ class _Log:
             self._last = seen
 
     def settle(self) -> None:
-        """Note the last look of a quiet time, so that the time ends there; the next look begins another."""
+        """Observation the last look of a quiet time, so that the time ends there; the next look begins another."""
         if self._quiet is not None:
             self._lines.append(line_of(self._what, self._last, self._quiet))
         self._last = self._quiet = None
@@ -383,7 +383,7 @@ class Recorder:
         return time.clock_gettime(time.CLOCK_BOOTTIME) - began > exact_s
 
     def _look_at_output(self) -> None:
-        """Note how much the tool has printed."""
+        """Observation how much the tool has printed."""
         if not self._output:
             return
         now, size = time.clock_gettime(time.CLOCK_BOOTTIME), 0
@@ -393,7 +393,7 @@ class Recorder:
             self._printed.note(now, size)
 
     def _look_at_task(self) -> None:
-        """Note what the first task of this node has asked for."""
+        """Observation what the first task of this node has asked for."""
         now = time.clock_gettime(time.CLOCK_BOOTTIME)
         processes = self._task_tree(
             _MANY_PROCESSES if self.pause_s == PAUSE_S else _MOST_PROCESSES
@@ -436,7 +436,7 @@ class Recorder:
             )
 
     def _look_at_mounts(self, now: float, processes: Sequence[int]) -> None:
-        """Note a mount that hides the case's directory or a part of it, also from a tool with mounts of its own."""
+        """Observation a mount that hides the case's directory or a part of it, also from a tool with mounts of its own."""
         if self._directory is None or self._own is None:
             return
         for pid in processes:

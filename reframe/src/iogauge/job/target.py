@@ -30,7 +30,7 @@ from iogauge.node.lustre.request import Layout, Pins, place
 from iogauge.node.lustre.targets import StorageTarget, of_metadata_targets
 from iogauge.node.mounts import existing_parent, find_mount, fsname_of
 from iogauge.node.view import View, look
-from iogauge.plan.seen import LAYOUTS, note
+from iogauge.plan.observations import LAYOUTS, note
 from iogauge.plan.stage import OPENED, ORDER, REFUSAL, REFUSED, JobOrder, Opened
 
 #: Seconds for the probes of a node. What a busy node does not tell by then, the judge asks of the later looks.

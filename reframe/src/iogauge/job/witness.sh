@@ -5,7 +5,7 @@
 #   witness.sh STAGE EXECUTION [--sync DIRECTORY] --look before|after   on a node whose server does the work
 #
 # After a command that ended well it appends a line to STAGE/tasks.HOST: seconds since boot, and the sums of /proc/PID/io
-# of this shell, the command and all children that it waited for (plan/seen.py). What the tool prints, and where a launcher
+# of this shell, the command and all children that it waited for (plan/observations.py). What the tool prints, and where a launcher
 # takes it, changes nothing. The first task of a node lets the node's agent look at all counters, before and after.
 
 set -f

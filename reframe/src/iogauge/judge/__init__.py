@@ -1,5 +1,5 @@
 """The one place where PASS is decided.
 
-- case: ask the guards, and decide each metric of a case
+- decide: ask the guards, and decide each metric of a case
 - verdict: one verdict from measurement, guards and reference
 """

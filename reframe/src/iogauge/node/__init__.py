@@ -1,6 +1,6 @@
 """A node's view and means: mounts, the page cache, Lustre's client, counters.
 
-- below: the stack below a mount, down to the disks
+- layers: the stack below a mount, down to the disks
 - between: what stands between a tool and the kernel, and its version
 - btrfs: what btrfs says of itself
 - counters: what the kernel counts of a node's storage

@@ -134,7 +134,7 @@ def traits(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Below:
-    """What lies below the mount of a path; :func:`iogauge.node.below.resolve` finds it.
+    """What lies below the mount of a path; :func:`iogauge.node.layers.resolve` finds it.
 
     ``devices`` are the block devices directly under the file system, as ``MAJOR:MINOR``: all of a
     btrfs, those under the upper directory of an overlay. If the paths of an NVMe disk count in its place, they are its

@@ -34,7 +34,7 @@ from iogauge.core.words import (
     Fingerprint,
     Value,
 )
-from iogauge.node import below
+from iogauge.node import layers
 from iogauge.node.between import (
     PROGRAM_SECONDS,
     of_processes,
@@ -146,7 +146,7 @@ def _mount(node: _Node) -> _Told:
         "mount.type": node.mount.type,
         "mount.source": safe_source(node.mount.source),
         "mount.options": safe_options(node.mount.options),
-        "mount.compresses": below.resolve(
+        "mount.compresses": layers.resolve(
             node.path, node.mount, root=str(node.root)
         ).compresses,
     }

@@ -6,7 +6,7 @@ import os
 from dataclasses import dataclass, field, replace
 
 from iogauge.core.untrusted import Plain
-from iogauge.node import below
+from iogauge.node import layers
 from iogauge.node.identity import uuid_of
 from iogauge.node.kinds import Below
 from iogauge.node.lustre.quotas import Quota, quotas_of
@@ -78,7 +78,7 @@ def look(path: str) -> View:
         mount=mount,
         space=space_of(path),
         cache_id=cache_id(path),
-        below=below.resolve(path, mount) if mount else Below(),
+        below=layers.resolve(path, mount) if mount else Below(),
         uuid=uuid_of(existing_parent(path), mount),
     )
 

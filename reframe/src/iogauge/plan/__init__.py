@@ -3,6 +3,6 @@
 - bounds: expected speed, ceilings, what references rest on, and the budget of a session
 - case: phases and their command lines; expected speed and time, and the budget of a session
 - script: the lines of a job script, and the options of launchers and schedulers
-- seen: what was noted on the nodes: two files a node
+- observations: what was noted on the nodes: two files a node
 - stage: the files that cross between a job and its judge
 """

@@ -68,7 +68,7 @@ FIRST_S: Final = 0.005
 FIRST_FOR_S: Final = 0.15
 CLOSE_S: Final = 0.02
 CLOSE_FOR_S: Final = 2.0
-# Words under which the nodes note their answers to commands (:mod:`iogauge.plan.seen`).
+# Words under which the nodes note their answers to commands (:mod:`iogauge.plan.observations`).
 
 #: A node's view of the target.
 VIEW: Final = "view"

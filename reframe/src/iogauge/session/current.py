@@ -143,7 +143,7 @@ class Session:
     ended_by: str = ""
 
     def note_signals(self) -> None:
-        """Note the signal that ends this session before ReFrame, whose handler stays, acts on it."""
+        """Observation the signal that ends this session before ReFrame, whose handler stays, acts on it."""
         for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):
             handler = signal.getsignal(number)
             if callable(handler) and not isinstance(handler, _Noted):
@@ -166,7 +166,7 @@ class Session:
         return ""
 
     def track(self, target: str) -> None:
-        """Note a target, so that this session's directory on it is removed even by the janitor."""
+        """Observation a target, so that this session's directory on it is removed even by the janitor."""
         if target in self.targets:
             return
         self.targets.add(target)

@@ -4,7 +4,7 @@
 - extras: what a partition's ``extras`` say, and declarations under which a PASS means little, or nothing
 - folders: where sites are, and the site that a host name selects
 - machine: what this machine has: programs, cores, memory, the target
-- marks: what a reference file says beside the references
+- reference_notes: what a reference file says beside the references
 - mistakes: find the mistakes in a site's settings file
 - programs: the programs of this machine, and the features that they give
 - references: the site's reference file and its marks, read strictly

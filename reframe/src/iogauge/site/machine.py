@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from iogauge.core import processes, words
-from iogauge.node import below
+from iogauge.node import layers
 from iogauge.node.host import usable_cores
 from iogauge.node.kernel import memory_bytes
 from iogauge.node.kinds import Below, traits
@@ -81,7 +81,7 @@ def _look(path: str) -> _PathFacts:
     mount = find_mount(path)
     if mount is None:
         raise OSError(f"no mount holds {path!r}")
-    return _PathFacts(mount, below.resolve(path, mount), space_of(path))
+    return _PathFacts(mount, layers.resolve(path, mount), space_of(path))
 
 
 def complete(partition: dict[str, Any], environments: list[dict[str, Any]]) -> None:

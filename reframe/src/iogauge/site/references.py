@@ -32,7 +32,7 @@ from iogauge.core.text import did_you_mean
 from iogauge.core.units import UnitError, convert, dimension, with_unit
 from iogauge.core.untrusted import is_number
 from iogauge.core.yamlfile import Mistake, YamlError, load, located, show
-from iogauge.site import marks
+from iogauge.site import reference_notes
 from iogauge.site.doubts import DOUBTFUL_SLACK, loose, of_reference
 from iogauge.site.folders import site_dir
 
@@ -152,9 +152,11 @@ class References:
             raise ReferencesError("; ".join(map(str, mistakes)))
 
     def _against(self, check: str, by_name: Mapping[str, Metric]) -> Iterator[Mistake]:
-        for name in sorted(marks.recorded(self.data, check) - by_name.keys()):
+        for name in sorted(reference_notes.recorded(self.data, check) - by_name.keys()):
             yield Mistake(
-                f"{marks.RECORDED}.{check}", f"metric {name!r}", ", ".join(by_name)
+                f"{reference_notes.RECORDED}.{check}",
+                f"metric {name!r}",
+                ", ".join(by_name),
             )
         for key, name, leaf in leaves(check, self.data[check]):
             metric = by_name.get(name)
@@ -256,7 +258,7 @@ class References:
             else getattr(check, part, None)
             for part in index
         ]
-        found = marks.look_up(entry, values)
+        found = reference_notes.look_up(entry, values)
         references = {}
         for metric in metrics:
             if (leaf := found.get(metric.name)) is None:
@@ -302,7 +304,8 @@ def _unfitting(
         fitting = [
             case
             for case in cases
-            if part not in case or any(marks.fits(name, value) for value in case[part])
+            if part not in case
+            or any(reference_notes.fits(name, value) for value in case[part])
         ]
         if fitting:
             yield from _unfitting(f"{key}.{name}", inner, below, fitting)
@@ -343,14 +346,16 @@ def find_mistakes(data: object) -> Iterator[Mistake]:
     for name, entry in data.items():
         if not isinstance(name, str):
             yield Mistake(show(name), "this key", "the name of a check")
-        elif name == marks.ACCEPTED:
-            yield from marks.accepted_mistakes(entry, data)
-        elif name in marks.MARKS:
-            yield from marks.mark_mistakes(name, entry, data)
+        elif name == reference_notes.ACCEPTED:
+            yield from reference_notes.accepted_mistakes(entry, data)
+        elif name in reference_notes.MARKS:
+            yield from reference_notes.mark_mistakes(name, entry, data)
         elif not name.startswith("$"):
             yield from _check_mistakes(name, entry, sources.get(name))
         elif name != SOURCES:
-            allowed = ", ".join([SOURCES, marks.ACCEPTED, *marks.MARKS])
+            allowed = ", ".join(
+                [SOURCES, reference_notes.ACCEPTED, *reference_notes.MARKS]
+            )
             yield Mistake(name, "this key", f"{allowed} and names of checks")
     for name in sources:
         if name not in data:

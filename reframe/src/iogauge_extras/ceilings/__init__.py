@@ -1,7 +1,7 @@
 """What the layers below the file system carry.
 
 - check: scenarios that measure network, memory and devices
-- commands: ceilings
+- ceilings_command: ceilings
 - guilty: who makes pairs of nodes slow
 - iperf3: streams between nodes, and their reports
 - measured: the most that each layer carried when it was measured

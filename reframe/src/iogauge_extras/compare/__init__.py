@@ -1,6 +1,6 @@
 """Two sessions, sites, stacks or logs side by side.
 
-- commands: compare
+- compare_command: compare
 - logs: two Darshan logs
 - sides: two sets of records, with the uncertainty of their ratio
 - window: the same cases before and after maintenance

@@ -16,7 +16,7 @@ import typer
 from iogauge.cli.reporting import write_file
 from iogauge.cli.screen import say, show, slip
 from iogauge.core import paths, untrusted
-from iogauge_extras.compare.commands import contrast
+from iogauge_extras.compare.compare_command import contrast
 from iogauge_extras.compare.logs import CompareError
 
 #: What follows the start, until the end.

@@ -1,6 +1,6 @@
 """Darshan's logs: what a program did to the file system.
 
-- commands: profile
+- profile_command: profile
 - figures: the figures and facts of a log
 - log: Darshan's log as values, by darshan-parser
 - profile: what stands out in a log

@@ -27,7 +27,7 @@ from iogauge.core import paths
 from iogauge.core.measurement import Metric
 from iogauge.core.words import POINTS
 from iogauge.guards.finding import Finding, Outcome
-from iogauge.judge.case import Judgement, doubtful
+from iogauge.judge.decide import Judgement, doubtful
 from iogauge.judge.verdict import MetricVerdict, Verdict, decide_metric, worst
 from iogauge.records import journal
 from iogauge.records.record import MetricRecord, Record

@@ -1,6 +1,6 @@
 """Whether a metric has become worse, since when, and which references what was measured supports.
 
-- commands: trend and calibrate
+- history_commands: trend and calibrate
 - proposal: new values for references.yaml, as a diff for a person to read: ``iogauge calibrate``
 - quantiles: quantiles of the normal and the t distributions
 - runs: the runs that a reference may rest on: their median, spread and bound

@@ -29,7 +29,7 @@ from iogauge.records.record import Record
 from iogauge.report.history_table import narrowed
 from iogauge.site import settings
 from iogauge.site.folders import LOCAL, NAME, site_dir
-from iogauge.site.marks import ACCEPTED
+from iogauge.site.reference_notes import ACCEPTED
 from iogauge.site.references import FILE, SOURCES, XFAIL, find_mistakes
 from iogauge_extras.history import yamledit
 from iogauge_extras.history.quantiles import normal_quantile

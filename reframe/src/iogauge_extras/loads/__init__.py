@@ -1,6 +1,6 @@
 """Special loads: for hours, on a full target, beside another load, of a training; a cold walk.
 
-- beside: two jobs of fio at the same time
+- two_jobs: two jobs of fio at the same time
 - check: scenarios: latency over queue depth, bandwidth over hours, a filled target, random reads of samples
 - checkpoint_check: a scenario: a model's state, saved and read again
 - filling: the target up to a fill level

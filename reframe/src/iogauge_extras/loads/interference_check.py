@@ -11,7 +11,7 @@ from iogauge.core.measurement import Metric, Quantity, ToolOutput
 from iogauge.core.words import FIO_METADATA
 from iogauge.plan.case import REP, Access, CasePlan, Computed, PhasePlan, Printed
 from iogauge.tools.fio.options import FioJob, layout_job, metadata_job
-from iogauge_extras.loads.beside import (
+from iogauge_extras.loads.two_jobs import (
     APART_LEAD_S,
     LEAD_S,
     disturbed_pair,

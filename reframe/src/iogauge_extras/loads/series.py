@@ -19,7 +19,7 @@ from typing import Final, Literal
 from iogauge.core.measurement import Quantity, ToolOutput, ToolOutputError
 from iogauge.core.units import format_seconds, format_value
 from iogauge.evidence.model import SERIES
-from iogauge.plan.seen import MOVED, Instant, Noted
+from iogauge.plan.observations import MOVED, Instant, NodeObservations
 from iogauge.plan.stage import PhaseRun
 from iogauge_extras.loads.servers import explain, looks_of
 
@@ -209,7 +209,7 @@ def _at(times: Sequence[float], counts: Sequence[int], when: float) -> float:
 
 
 def with_series(
-    output: ToolOutput, noted: Noted, run: PhaseRun, what: str
+    output: ToolOutput, noted: NodeObservations, run: PhaseRun, what: str
 ) -> ToolOutput:
     """Return an output with the series of its only phase, and the quantities that follow from it.
 

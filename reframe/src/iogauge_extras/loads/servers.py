@@ -24,7 +24,13 @@ from typing import Final, NamedTuple
 
 from iogauge.core.units import format_value
 from iogauge.node.lustre.programs import ask_lctl
-from iogauge.plan.seen import SERVERS, Noted, append, boot_seconds, line_of
+from iogauge.plan.observations import (
+    SERVERS,
+    NodeObservations,
+    append,
+    boot_seconds,
+    line_of,
+)
 from iogauge.plan.stage import PhaseRun
 
 #: Seconds between two questions, at least: to lctl, and to an exporter. One that answers slowly is asked less often.
@@ -124,7 +130,7 @@ def ask(source: str) -> dict[str, ServerCounts]:
 
 
 def watch(words: Sequence[str]) -> int:
-    """Note what sources count, until the agent ends: the command ``servers FSNAME SOURCE...``."""
+    """Observation what sources count, until the agent ends: the command ``servers FSNAME SOURCE...``."""
     fsname, *sources = words
     with ThreadPoolExecutor(len(sources)) as pool:
         list(pool.map(partial(_follow, fsname), sources))
@@ -162,7 +168,7 @@ _SLOW: Final = 4.0
 _POINTS, _CURVES = 40, 12
 
 
-def looks_of(noted: Noted) -> tuple[Looks, dict[str, str]]:
+def looks_of(noted: NodeObservations) -> tuple[Looks, dict[str, str]]:
     """Return the looks at each target, and what sources objected last."""
     looks: dict[str, list[tuple[float, ServerCounts]]] = defaultdict(list)
     problems = {}
@@ -248,7 +254,9 @@ def _mib_s(bytes_s: Sequence[float]) -> str:
     return f"{format_value(statistics.median(bytes_s) / 2**20)} MiB/s"
 
 
-def for_record(noted: Noted, runs: Sequence[PhaseRun]) -> dict[str, dict[str, object]]:
+def for_record(
+    noted: NodeObservations, runs: Sequence[PhaseRun]
+) -> dict[str, dict[str, object]]:
     """Return the curves of each execution, by target, as seconds and MiB/s (of a metadata target operations/s), and what sources objected."""
     looks, problems = looks_of(noted)
     found: dict[str, dict[str, object]] = {}

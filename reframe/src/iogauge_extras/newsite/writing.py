@@ -25,8 +25,8 @@ from iogauge.core.words import Fingerprint, Tier
 from iogauge.node.kinds import traits
 from iogauge.site.folders import LOCAL
 from iogauge.site.machine import QUICK_FILES, QUICK_FILES_LOCAL
+from iogauge_extras.newsite.probe import NodeProbe
 from iogauge_extras.newsite.scheduler import Modules, Queue, Slurm
-from iogauge_extras.newsite.seen import NodeSeen
 
 #: What stands before the dash of a partition in a new file.
 _INDENT: Final = "      "
@@ -74,7 +74,7 @@ class Described:
     said: bool
     stack: str = LOCAL
     claimed: str = ""
-    seen: NodeSeen
+    seen: NodeProbe
     slurm: Slurm | None
     features: Sequence[str]
     mpirun: bool
@@ -119,7 +119,7 @@ def host_pattern(host: str) -> str:
     return re.sub(r"\d+", "[0-9]+", re.escape(host)).replace(r"\-", "-") + "$"
 
 
-def partition_name(seen: NodeSeen) -> str:
+def partition_name(seen: NodeProbe) -> str:
     """Return a name for a partition, from the directory where the target is mounted."""
     point = seen.view.mount.point if seen.view.mount else ""
     name = (
@@ -187,7 +187,7 @@ def with_partition(text: str, lines: Sequence[str]) -> str:
     return "\n".join([*before[:last], *moved, *before[last:]]) + "\n"
 
 
-def expected(seen: NodeSeen) -> Fingerprint:
+def expected(seen: NodeProbe) -> Fingerprint:
     """Return the settings that the new site expects of every node: those that it has now."""
     facts = {key: seen.facts[key] for key in (*_STAYS, *_TUNED) if key in seen.facts}
     options = str(seen.facts.get("mount.options", "")).split(",")

@@ -3,8 +3,8 @@
 - bars: ranked bars, gauges, layers, ratios and maps of cells as SVG
 - bundle: sessions as one file for a vendor
 - charts: the grammar of all figures, and curves over a parameter and the runs of a metric as SVG
-- collect: what somebody must be told: what failed and what has become worse
-- commands: status and alarm, and what the core asks for ``report --html``
+- news: what somebody must be told: what failed and what has become worse
+- page_commands: status and alarm, and what the core asks for ``report --html``
 - marks: the newest runs of every case as marks
 - page: sessions, or a span of time, as one page of HTML, with its form
 - past: the history of the lines that some records measured

@@ -21,7 +21,7 @@ from iogauge.core.untrusted import numbers
 from iogauge.judge.verdict import Verdict
 from iogauge.records.record import LAYER_CHECKS, MetricRecord, Record
 from iogauge.site import folders
-from iogauge.site.marks import PUBLISHED
+from iogauge.site.reference_notes import PUBLISHED
 from iogauge.site.references import References, leaves
 from iogauge_extras.ceilings.table import Chain
 from iogauge_extras.page.charts import (

@@ -23,7 +23,7 @@ from iogauge.report.endings import Ending
 from iogauge.report.history_table import CASE, in_place, narrowed
 from iogauge.report.layout import GRAVEST, LOOKS, Column, Table, columns
 from iogauge_extras.history.states import TOGETHER
-from iogauge_extras.page.collect import DRIFT, Trouble
+from iogauge_extras.page.news import DRIFT, Trouble
 
 #: Runs of a case that are shown.
 RUNS: Final = 14

@@ -45,7 +45,7 @@ from iogauge.report.outcome import newest
 from iogauge.session.current import suite
 from iogauge_extras.ceilings.table import Shown, beside
 from iogauge_extras.page import bars, charts, sweeps
-from iogauge_extras.page.collect import DRIFT, Alarm, Trouble, conclusion, tiles
+from iogauge_extras.page.news import DRIFT, Alarm, Trouble, conclusion, tiles
 from iogauge_extras.page.past import Days
 
 if TYPE_CHECKING:

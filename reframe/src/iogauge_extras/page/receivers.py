@@ -24,7 +24,7 @@ import urllib3
 from iogauge.core import commands
 from iogauge.core.text import visible
 from iogauge.site.extras import Receivers
-from iogauge_extras.page.collect import Alarm
+from iogauge_extras.page.news import Alarm
 
 #: Variables whose values are secrets.
 SECRETS: Final = (

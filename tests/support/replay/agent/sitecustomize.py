@@ -5,7 +5,7 @@ import os
 import sys
 from dataclasses import replace
 
-from iogauge.node import below, files
+from iogauge.node import files, layers
 from iogauge.node.kinds import Below
 from iogauge.node.lustre import client
 
@@ -50,4 +50,4 @@ os.getxattr, client.client_servers = _getxattr, _servers
 files._read, files._held = _read, _full
 files._kind = lambda path, offset: ""
 # The target of a replay is a tmpfs, which stands for the file system that the site declares.
-below.resolve = lambda path, mount, root="/": Below()
+layers.resolve = lambda path, mount, root="/": Below()

@@ -1,6 +1,6 @@
 """The agent that keeps the target's lock: it opens the case, and serves the job script of the first node until that ends.
 
-Between two commands it looks at the target, and answers the first task of its node (:mod:`iogauge.job.bell`).
+Between two commands it looks at the target, and answers the first task of its node (:mod:`iogauge.job.control_pipe`).
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from typing import Final
 
 from iogauge.core import processes
 from iogauge.core.text import visible
-from iogauge.job.attending import begin_lease, server_here
-from iogauge.job.bell import Bell
+from iogauge.job.control_pipe import ControlPipe
+from iogauge.job.node_agent import begin_lease, server_here
 from iogauge.job.opening import prepare
 from iogauge.job.recorder import EXACT, Recorder, note_found
 from iogauge.node import files as contents
@@ -28,7 +28,7 @@ from iogauge.node.identity import is_upper
 from iogauge.node.kinds import kind_of
 from iogauge.node.mounts import find_mount, upper_directory
 from iogauge.node.view import View
-from iogauge.plan.seen import CONTENTS, note
+from iogauge.plan.observations import CONTENTS, note
 from iogauge.plan.stage import ALIVE, OPENED, REFUSAL, REFUSED, WORD, JobOrder, Opened
 from iogauge.workspace import directory, removal
 
@@ -84,7 +84,7 @@ def open_case(order_file: str, run: Callable[[list[str]], int]) -> int:
             print(visible(f"{REFUSAL}{reason}"), file=sys.stderr)
         if reasons:
             return REFUSED
-        keeper = _Keeper(order, opened, run)
+        keeper = _LeadAgent(order, opened, run)
         if order.servers and opened.view:
             words = ["servers", *opened.view.counters, *order.servers]
             processes.beside(lambda: run(words))
@@ -111,7 +111,7 @@ _MODULES: Final = {
 }
 
 
-class _Keeper:
+class _LeadAgent:
     """Serves the job script of an opened case, and looks at the target meanwhile."""
 
     def __init__(
@@ -123,7 +123,7 @@ class _Keeper:
             view.counters if view else (), held_by, opened.directory
         )
         self._sampler = Sampler(order.type)
-        self._bell: Bell | None = None
+        self._bell: ControlPipe | None = None
 
     def serve(self, leaving: contextlib.ExitStack) -> None:
         """Obey the job script until it says "end", or is gone with all its children.
@@ -131,7 +131,7 @@ class _Keeper:
         The answer to a line is the line, after ``done`` or ``failed``, see :meth:`_obey`.
         """
         try:
-            self._bell = Bell()
+            self._bell = ControlPipe()
             leaving.callback(self._bell.close)
         except OSError as error:
             _say(
@@ -153,7 +153,7 @@ class _Keeper:
 
     def _heard(self) -> bytes:
         """Return what the job script says next; meanwhile look at the target, and answer the first task of this node."""
-        waits: list[int | Bell] = [0, *([self._bell] if self._bell else [])]
+        waits: list[int | ControlPipe] = [0, *([self._bell] if self._bell else [])]
         while True:
             ready = select.select(waits, [], [], self.recorder.pause_s)[0]
             if self._bell and self._bell in ready:

@@ -39,7 +39,7 @@ class Bounds:
 
 
 @dataclass(frozen=True, slots=True)
-class Claim:
+class ReportedFigure:
     """A figure of a tool, what the tool says in words, and the words of all sources about it."""
 
     says: str
@@ -84,7 +84,7 @@ WORK_OF_STAT: Final = Tolerance(0.1, 0.5)
 
 def settle(
     name: str,
-    executions: Sequence[Iterable[Claim] | None],
+    executions: Sequence[Iterable[ReportedFigure] | None],
     *,
     fine: str,
     unseen: str = "",

@@ -1,7 +1,7 @@
 """The agent of one node while a case runs, and how the job script waits for all of them.
 
 The launcher starts one on each node in the background. It looks at the target, may start a server, and then answers the
-first task of its node (:mod:`iogauge.job.bell`). It ends at a signal, and when the launcher or the job script is gone.
+first task of its node (:mod:`iogauge.job.control_pipe`). It ends at a signal, and when the launcher or the job script is gone.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from typing import Final
 from iogauge.core import processes
 from iogauge.core.paths import expand
 from iogauge.core.text import visible
-from iogauge.job.bell import AGENT, Bell
+from iogauge.job.control_pipe import AGENT, ControlPipe
 from iogauge.job.target import look_again
-from iogauge.plan import seen
+from iogauge.plan import observations
 from iogauge.plan import stage as files
 
 #: Seconds between two looks at what started an agent, and between two words of the job script in the lease.
@@ -81,7 +81,7 @@ def attend(stage: str, directory: str, program: str, interface: str) -> int:
     host, launcher = os.uname().nodename, os.getppid()
     try:
         os.chdir(stage)
-        seen.append("")
+        observations.append("")
     except OSError as error:
         why = f"every node must see the stage directory: {error.strerror}"
         print(visible(f"iogauge: {host} cannot write {stage}: {why}"), file=sys.stderr)
@@ -90,14 +90,14 @@ def attend(stage: str, directory: str, program: str, interface: str) -> int:
     child = os.fork()
     if child == 0:
         os.setsid()
-        os._exit(_Attendant(front, launcher, program).run(directory, interface))
+        os._exit(_NodeAgent(front, launcher, program).run(directory, interface))
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, lambda *_: os.kill(child, signal.SIGTERM))
     _, status = os.waitpid(child, 0)
     return os.waitstatus_to_exitcode(status)
 
 
-class _Attendant:
+class _NodeAgent:
     """What attends a node: ``front`` is what ``launcher`` started, and waits for this process."""
 
     def __init__(self, front: int, launcher: int, program: str) -> None:
@@ -114,7 +114,7 @@ class _Attendant:
         try:
             view, objection = look_again(expand(directory))
             if objection:
-                seen.note(seen.REFUSES, objection)
+                observations.note(observations.REFUSES, objection)
                 return files.REFUSED
             with contextlib.ExitStack() as leaving:
                 server = None
@@ -123,16 +123,16 @@ class _Attendant:
 
                     server = Server(self._program, interface)
                     leaving.callback(server.end)
-                    seen.note(seen.SERVER, [server.address, server.pid])
+                    observations.note(observations.SERVER, [server.address, server.pid])
                 bell = None
                 # The agent that keeps the lock attends its own node.
                 if not os.path.exists(f"{AGENT}.{host}"):
                     with contextlib.suppress(
                         OSError
                     ):  # no named pipes there: no witness of counters
-                        bell = Bell()
+                        bell = ControlPipe()
                         leaving.callback(bell.close)
-                seen.note(files.VIEW, view.to_json())
+                observations.note(files.VIEW, view.to_json())
                 while not self._why:
                     ready = select.select([bell] if bell else [], [], [], _PAUSE_S)[0]
                     if ready and bell:
@@ -182,16 +182,22 @@ def await_all(nodes: int, tool: str, launcher: int, seconds: float) -> int:
     while True:
         over = time.monotonic() >= deadline
         ended = not processes.started(launcher)
-        if over or ended or len(list(Path().glob(f"{seen.SEEN}.*.jsonl"))) >= nodes:
-            found = seen.read(Path())
-            if refusals := [text for _, _, text in found.each(seen.REFUSES, str)]:
+        if (
+            over
+            or ended
+            or len(list(Path().glob(f"{observations.SEEN}.*.jsonl"))) >= nodes
+        ):
+            found = observations.read(Path())
+            if refusals := [
+                text for _, _, text in found.each(observations.REFUSES, str)
+            ]:
                 for text in refusals:
                     print(visible(f"{files.REFUSAL}{text}"))
                 return files.REFUSED
             there = set(found.by_host(files.VIEW))
             served = {
                 host: str(words[0])
-                for host, words in found.by_host(seen.SERVER).items()
+                for host, words in found.by_host(observations.SERVER).items()
             }
             if tool:
                 if _apart(tool, served):
@@ -256,9 +262,9 @@ def _complain(
     )
 
 
-def _write(found: seen.Noted) -> None:
+def _write(found: observations.NodeObservations) -> None:
     """Write the addresses of the servers for fio and elbencho."""
-    servers = sorted(found.by_host(seen.SERVER).items())
+    servers = sorted(found.by_host(observations.SERVER).items())
     if not servers:
         return
     Path(files.SERVERS).write_text(

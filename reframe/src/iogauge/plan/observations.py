@@ -1,6 +1,6 @@
 """What was seen on the nodes while a case ran: two files a node in the stage directory, their writers and their reader.
 
-``seen.HOST.jsonl`` is written by the agents of a node, a line for each :class:`Note`: ``[SECONDS, WHAT, VALUE]`` with the
+``seen.HOST.jsonl`` is written by the agents of a node, a line for each :class:`Observation`: ``[SECONDS, WHAT, VALUE]`` with the
 seconds since its boot. ``tasks.HOST`` is written by witness.sh, a line for each task that ended well::
 
     EXECUTION NUMBER STARTED ENDED SYNCED RCHAR WCHAR SYSCR SYSCW READ WRITTEN CANCELLED end
@@ -59,7 +59,7 @@ SERVERS: Final = "servers"
 REFUSES: Final = "refuses"
 
 
-class Note(NamedTuple):
+class Observation(NamedTuple):
     """What an agent noted: seconds since boot, what, and a value as plain data."""
 
     time: float
@@ -88,7 +88,7 @@ class Instant:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Witness:
+class TaskLine:
     """The kernel's word of one task in an execution, or of one node: a line of witness.sh, and what the node's counters grew by.
 
     ``number`` is that of the task on its node, None for a look at a server's node.
@@ -150,14 +150,14 @@ _TASK: Final = re.compile(
 
 
 @dataclass(frozen=True, slots=True)
-class Noted:
+class NodeObservations:
     """All that the nodes of a job noted, by host, in the order in which they did.
 
     ``damaged`` are lines of agents that are none, which no agent writes that ends well.
     """
 
-    notes: Mapping[str, Sequence[Note]] = field(default_factory=dict)
-    tasks: tuple[Witness, ...] = ()
+    notes: Mapping[str, Sequence[Observation]] = field(default_factory=dict)
+    tasks: tuple[TaskLine, ...] = ()
     damaged: tuple[str, ...] = ()
 
     def each(self, what: str, kind: Any = object) -> Iterator[tuple[str, float, Any]]:
@@ -227,9 +227,9 @@ class Noted:
         return grown
 
 
-def read(stage: Path) -> Noted:
+def read(stage: Path) -> NodeObservations:
     """Return all that the nodes of a job have noted until now; a damaged line of a task is left out."""
-    notes: dict[str, list[Note]] = {}
+    notes: dict[str, list[Observation]] = {}
     damaged = []
     for host, lines in _lines(stage, SEEN, ".jsonl"):
         for line in filter(None, lines):
@@ -243,7 +243,7 @@ def read(stage: Path) -> Noted:
         for host, lines in _lines(stage, TASKS, "")
         for line in lines[:-1]
     )
-    return Noted(notes, tuple(filter(None, each)), tuple(damaged))
+    return NodeObservations(notes, tuple(filter(None, each)), tuple(damaged))
 
 
 def _lines(stage: Path, stem: str, suffix: str) -> Iterator[tuple[str, list[str]]]:
@@ -257,9 +257,9 @@ def _lines(stage: Path, stem: str, suffix: str) -> Iterator[tuple[str, list[str]
             )
 
 
-def _note(line: str) -> Note | None:
+def _note(line: str) -> Observation | None:
     try:
-        note = Note(*untrusted.parse_json(line))
+        note = Observation(*untrusted.parse_json(line))
     except (TypeError, ValueError):
         return None
     return (
@@ -267,12 +267,12 @@ def _note(line: str) -> Note | None:
     )
 
 
-def _task(host: str, line: str) -> Witness | None:
+def _task(host: str, line: str) -> TaskLine | None:
     match = _TASK.fullmatch(line)
     if match is None:
         return None
     rchar, wchar, syscr, syscw, fetched, stored, cancelled = map(int, match[6].split())
-    return Witness(
+    return TaskLine(
         host=host,
         execution=match[1],
         number=None if match[2] == "-" else int(match[2]),

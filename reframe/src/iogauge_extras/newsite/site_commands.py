@@ -28,8 +28,8 @@ from iogauge.node.kinds import KINDS
 from iogauge.site import folders, programs, settings
 from iogauge.workspace import lock, permission
 from iogauge_extras.newsite import scheduler, writing
+from iogauge_extras.newsite.probe import NodeProbe, look_here, look_through
 from iogauge_extras.newsite.scheduler import Queue, Slurm
-from iogauge_extras.newsite.seen import NodeSeen, look_here, look_through
 from iogauge_extras.newsite.writing import Described
 
 _Ceiling = Annotated[
@@ -135,7 +135,7 @@ def _nodes(queue: Queue | None, given: int | None) -> int:
     return nodes
 
 
-def _look(target: str, queue: Queue | None, account: str) -> NodeSeen:
+def _look(target: str, queue: Queue | None, account: str) -> NodeProbe:
     """Return what a node that cases run on sees; what this host sees if no node answers."""
     here = processes.call_in_time(target, lambda: look_here(target))
     if queue is None:
@@ -178,7 +178,7 @@ def _speed(target: str, ceiling: str, nodes: int) -> float:
     return parse_bandwidth(ceiling) * nodes if ceiling else 0.0
 
 
-def _ceiling(seen: NodeSeen, given: str | None) -> tuple[str, bool]:
+def _ceiling(seen: NodeProbe, given: str | None) -> tuple[str, bool]:
     """Return the ceiling with its unit, and whether the user said it."""
     nic = seen.nic_bytes_s if seen.remote else None
     if given is None:

@@ -1,7 +1,7 @@
 """What the kernels of the nodes say that the tasks of an execution did (job/witness.sh).
 
 A tool reports bytes and seconds. The kernel counts them too: for each process, for each block
-device, for each mount of NFS, for each storage target of Lustre. :class:`Testimony` holds the
+device, for each mount of NFS, for each storage target of Lustre. :class:`TaskCounters` holds the
 kernel's word of one execution.
 
 The activity of a node is what its counters show between two looks.
@@ -19,15 +19,15 @@ from iogauge.node.counters import NETWORKS, Reading
 from iogauge.node.host import HARMLESS, Load
 from iogauge.node.mounts import BLOCK_DEVICE
 from iogauge.plan.case import CasePlan, PhasePlan
-from iogauge.plan.seen import Instant, Noted, Witness
+from iogauge.plan.observations import Instant, NodeObservations, TaskLine
 from iogauge.plan.stage import PhaseRun
 
-#: Bytes that a task reads or writes beside its data. Noted: 0.1 MiB of IOR and fio.
+#: Bytes that a task reads or writes beside its data. NodeObservations: 0.1 MiB of IOR and fio.
 STARTING_BYTES: Final = 1 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Testimony:
+class TaskCounters:
     """All witnesses of one execution, and how many there should be.
 
     ``of_tasks`` is False if they looked at the nodes of servers: then only the counters speak. ``asked_for`` is when the job
@@ -35,7 +35,7 @@ class Testimony:
     there saw the first task ask for. Without ``in_calls`` the tasks' bytes do not pass in calls that the kernel counts.
     """
 
-    witnesses: tuple[Witness, ...] = ()
+    witnesses: tuple[TaskLine, ...] = ()
     expected: int
     of_tasks: bool = True
     asked_for: tuple[float, float] | None = None
@@ -165,8 +165,8 @@ class Testimony:
             for host, of_host in self._by_host().items()
         }
 
-    def _by_host(self) -> dict[str, list[Witness]]:
-        hosts: dict[str, list[Witness]] = {}
+    def _by_host(self) -> dict[str, list[TaskLine]]:
+        hosts: dict[str, list[TaskLine]] = {}
         for witness in self.witnesses:
             hosts.setdefault(witness.host, []).append(witness)
         return hosts
@@ -198,12 +198,12 @@ def _growth(name: str, grown: Mapping[str, Reading | None]) -> Reading | None:
     return _total(targets) if targets else None
 
 
-def witnesses(seen: Noted) -> dict[str, list[Witness]]:
+def witnesses(seen: NodeObservations) -> dict[str, list[TaskLine]]:
     """Return the witnesses of each execution, ``PHASE.REPETITION``: its tasks, or the looks at its servers' nodes.
 
     Where no task ran and no agent counted, there is no witness.
     """
-    found, grown = dict[str, list[Witness]](), seen.grown()
+    found, grown = dict[str, list[TaskLine]](), seen.grown()
     for task in seen.tasks:
         look = (
             grown.get((task.host, task.execution)) if task.number in (0, None) else None
@@ -225,9 +225,9 @@ def hear(
     phase: PhasePlan,
     repetition: int,
     run: PhaseRun | None,
-    told: Mapping[str, Sequence[Witness]],
+    told: Mapping[str, Sequence[TaskLine]],
     asked: Sequence[Instant],
-) -> Testimony:
+) -> TaskCounters:
     """Return the kernel's word of an execution, for which the job script saw ``run``; witnesses may be missing.
 
     ``told`` are the witnesses of all executions, ``asked`` what the agent saw the first task ask for.
@@ -239,7 +239,7 @@ def hear(
         if asked_for and asked_for[0] <= i.time <= asked_for[1]
     ]
     of_all = plan.nodes if phase.on_servers else plan.tasks
-    return Testimony(
+    return TaskCounters(
         witnesses=tuple(told.get(f"{phase.name}.{repetition}", ())),
         expected=of_all if phase.on_servers or phase.launch == "tasks" else 1,
         of_tasks=not phase.on_servers,
@@ -250,7 +250,7 @@ def hear(
 
 
 def synced(
-    output: ToolOutput, measured: Collection[str], testimony: Testimony, what: str
+    output: ToolOutput, measured: Collection[str], testimony: TaskCounters, what: str
 ) -> ToolOutput:
     """Return an output whose measured phases, given by name, also took the seconds of a sync after them.
 

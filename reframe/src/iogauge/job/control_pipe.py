@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from iogauge.node.counters import Reading, read_all
-from iogauge.plan.seen import COUNTERS, note
+from iogauge.plan.observations import COUNTERS, note
 
 #: Named pipes in the stage directory, with ``.<host>``: questions, and the answers with ``.said`` behind.
 AGENT: Final = "agent"
@@ -21,7 +21,7 @@ class Task(NamedTuple):
     start: int
 
 
-class Bell:
+class ControlPipe:
     """Two named pipes, which join processes of one node even on a file system of a network.
 
     ``before EXECUTION`` and ``after EXECUTION`` are repeated when all counters of the node were noted. ``task PROCESS
@@ -66,7 +66,7 @@ class Bell:
                         os.write(self._says, line + b"\n")
 
     def _look(self, when: str, execution: str) -> None:
-        """Note all counters before an execution, and after it those that differ.
+        """Observation all counters before an execution, and after it those that differ.
 
         Preparation and warm-up, repetition 0, are not judged and need none of Lustre, which may cost the start of a program.
         """

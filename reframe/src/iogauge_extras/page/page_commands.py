@@ -62,7 +62,7 @@ def raise_alarm(
     3: trouble that a receiver did not get, or that has none. Nothing is sent without trouble.
     """
     from iogauge_extras.page import receivers  # with numpy and polars
-    from iogauge_extras.page.collect import TEST, collect
+    from iogauge_extras.page.news import TEST, collect
 
     with slips(ValueError, OSError):
         asked = Asked() if test or (expect and not names) else sessions_of(names or [])
@@ -148,7 +148,7 @@ def show_status(
     of healthy series with an alarm within 30 runs.
     """
     from iogauge_extras.page import marks
-    from iogauge_extras.page.collect import collect  # with numpy and polars
+    from iogauge_extras.page.news import collect  # with numpy and polars
 
     demand_known(system, name)
     with slips(ValueError, TypeError, OSError):
@@ -207,7 +207,7 @@ def report(
 ) -> tuple[Ending, str]:
     """Return how sessions ended, with what has become worse, and their page: ``iogauge report --html``."""
     from iogauge_extras.ceilings import table  # with numpy and polars
-    from iogauge_extras.page.collect import collect
+    from iogauge_extras.page.news import collect
     from iogauge_extras.page.page import page
     from iogauge_extras.page.past import Span
 

@@ -22,7 +22,7 @@ from iogauge.guards.catalogue import (
     Seen,
 )
 from iogauge.guards.finding import Finding, Outcome
-from iogauge.guards.seen import CaseSeen
+from iogauge.guards.views import CaseView
 from iogauge.judge.verdict import (
     MetricVerdict,
     Verdict,
@@ -49,7 +49,7 @@ def _ask(guards: Guards[Seen], seen: Seen) -> list[Finding]:
     ]
 
 
-def findings_of(case: CaseSeen) -> list[Finding]:
+def findings_of(case: CaseView) -> list[Finding]:
     """Return all findings of a case: those of the whole case first, then those of each metric."""
     findings = _ask(OF_CASE, case)
     layouts = [
@@ -191,7 +191,7 @@ def judge(
             Verdict.INVALID,
             "refused before a byte was written: " + evidence.refused[0],
         )
-    ended = CaseSeen(plan, evidence, extras, tier, metrics, {}, measured)
+    ended = CaseView(plan, evidence, extras, tier, metrics, {}, measured)
     if evidence.occupied:
         waited = others.exclusive(ended)
         return Judgement(

@@ -9,21 +9,21 @@ from typing import Final
 
 from iogauge.core.text import because
 from iogauge.core.units import format_bytes
+from iogauge.guards.agreement import BYTES, BYTES_BESIDE, Bounds, ReportedFigure, settle
 from iogauge.guards.finding import Finding
-from iogauge.guards.ledger import BYTES, BYTES_BESIDE, Bounds, Claim, settle
 from iogauge.guards.rules import rule
-from iogauge.guards.seen import (
+from iogauge.guards.views import (
     LEAST_FILES,
     PAGE,
     READ_AHEAD,
-    CaseSeen,
+    CaseView,
     Execution,
-    PhaseSeen,
+    PhaseView,
     whole,
 )
 from iogauge.node.counters import Reading
 from iogauge.node.kinds import KINDS
-from iogauge.plan.seen import MOST_FOUND
+from iogauge.plan.observations import MOST_FOUND
 
 #: What bytes pass between a node and its storage, if nothing under the mount counts them.
 _PASSAGES: Final = "the networks and disks of the nodes"
@@ -35,7 +35,7 @@ _DROPPED: Final = 4
 _METADATA_OF_TREES: Final = KINDS["btrfs"].journal
 
 
-def bytes_witnessed(seen: PhaseSeen) -> Iterator[Finding]:
+def bytes_witnessed(seen: PhaseView) -> Iterator[Finding]:
     """Yield G8 for phases that report bytes."""
     if seen.phase.witnessed and seen.access.direction == "elsewhere":
         source = "block devices" if seen.phase.of_devices else ""
@@ -55,7 +55,7 @@ def bytes_witnessed(seen: PhaseSeen) -> Iterator[Finding]:
 
 
 def _settled(
-    seen: PhaseSeen, executions: Sequence[Sequence[Claim] | None], source: str
+    seen: PhaseView, executions: Sequence[Sequence[ReportedFigure] | None], source: str
 ) -> Finding:
     """Return G8 of the claims of each execution, None if a witness is missing. ``source`` names the counter under the
     mount, empty if there is none.
@@ -110,7 +110,7 @@ def _own(
     return [*_at_most(who, count, exact=bool(source)), fewest]
 
 
-def _beside(seen: PhaseSeen, direction: str) -> int:
+def _beside(seen: PhaseView, direction: str) -> int:
     """Return the bytes that whole pages, reading ahead and metadata may add to an execution of a phase."""
     operations = max((phase.operations or 0 for phase in seen.tool_phases), default=0)
     ends = 2 * (READ_AHEAD if direction == "read" else PAGE)
@@ -133,7 +133,7 @@ def _beside(seen: PhaseSeen, direction: str) -> int:
     )
 
 
-def _carriers(case: CaseSeen) -> list[str]:
+def _carriers(case: CaseView) -> list[str]:
     """Return the ways out of the nodes that carried all that a case wrote, its preparation included; empty without any.
 
     If some of them carried hardly more, only those count: the others serve other programs too, or carry copies. All ways
@@ -143,7 +143,7 @@ def _carriers(case: CaseSeen) -> list[str]:
         (one.testimony.passed(case.ways), one.claimed("write") or math.inf)
         for phase in case.plan.phases
         if phase.access.direction == "write" and phase.witnessed
-        for one in PhaseSeen(case, phase).executions
+        for one in PhaseView(case, phase).executions
     ]
 
     def shares(name: str) -> list[float]:
@@ -161,7 +161,7 @@ def _carriers(case: CaseSeen) -> list[str]:
     )
 
 
-def _past_the_target(one: Execution, source: str) -> list[Claim] | None:
+def _past_the_target(one: Execution, source: str) -> list[ReportedFigure] | None:
     """Return the claim of reads past the file system: the kernel counts those of devices, not of memory. The disks below the
     devices count as well: a loop device answers itself what its file does not hold.
     """
@@ -176,10 +176,14 @@ def _past_the_target(one: Execution, source: str) -> list[Claim] | None:
     words = _own(heard.moved.read, 0, source) if source else []
     who = f"a device below {source or 'the mount'} moved"
     words += _at_most(who, moved.read if moved else None)
-    return [Claim(f"the tool read {format_bytes(claimed)}, as it says", claimed, words)]
+    return [
+        ReportedFigure(
+            f"the tool read {format_bytes(claimed)}, as it says", claimed, words
+        )
+    ]
 
 
-def _claims_of(one: Execution, way: str) -> list[Claim] | None:
+def _claims_of(one: Execution, way: str) -> list[ReportedFigure] | None:
     """Return the claims of an execution with the words of all that counted, or None if a witness is missing."""
     seen, output, testimony, claimed = (
         one.seen,
@@ -221,7 +225,9 @@ def _claims_of(one: Execution, way: str) -> list[Claim] | None:
         # A mirror reads a part from each of its disks.
         through = sum(passed.get(name, Reading()).way(way) for name in carriers)
         words += _at_most(f"{_PASSAGES} moved", through)
-    claims = [Claim(f"{tool} {format_bytes(claimed)}, as it says", claimed, words)]
+    claims = [
+        ReportedFigure(f"{tool} {format_bytes(claimed)}, as it says", claimed, words)
+    ]
     operations = whole(
         [phase.operations for phase in output.phases if phase.name == way]
     )
@@ -231,12 +237,14 @@ def _claims_of(one: Execution, way: str) -> list[Claim] | None:
             f"its tasks called the kernel {calls} times for that", calls
         )
         claims.append(
-            Claim(f"{tool} {operations} times, as it says", operations, [called])
+            ReportedFigure(
+                f"{tool} {operations} times, as it says", operations, [called]
+            )
         )
     return claims
 
 
-def targets_witnessed(seen: PhaseSeen) -> Finding | None:
+def targets_witnessed(seen: PhaseView) -> Finding | None:
     """Return G11 for phases whose bytes a Lustre client counted by target (``OST000a``, index in hexadecimal)."""
     if not seen.moves_data:
         return None
@@ -281,7 +289,7 @@ def targets_witnessed(seen: PhaseSeen) -> Finding | None:
     )
 
 
-def storage(seen: PhaseSeen) -> Finding | None:
+def storage(seen: PhaseView) -> Finding | None:
     """Return G9 for metadata: the target is storage, and the files of each execution are there."""
     if seen.access.direction != "metadata":
         return None
@@ -310,7 +318,7 @@ def storage(seen: PhaseSeen) -> Finding | None:
     return settle("G9 storage", [made], fine=fine, unseen=unseen, required=required)
 
 
-def _files_claim(one: Execution, files: int) -> Claim:
+def _files_claim(one: Execution, files: int) -> ReportedFigure:
     """Return the claim of an execution that made files, with the words of who looked for them."""
     found, words = one.found_after, []
     if found is not None and found < MOST_FOUND:
@@ -323,4 +331,4 @@ def _files_claim(one: Execution, files: int) -> Claim:
         if wrote is not None and files >= LEAST_FILES:
             saw = f"the target's devices wrote {format_bytes(wrote)}: the files lay elsewhere"
             words.append(Bounds(saw, most=wrote / _INODE_BYTES))
-    return Claim(f"{files} file(s) were made", files, words)
+    return ReportedFigure(f"{files} file(s) were made", files, words)

@@ -14,8 +14,8 @@ from iogauge.core.measurement import Metric, Phase, ToolOutput
 from iogauge.core.text import some
 from iogauge.core.words import Tier
 from iogauge.evidence.model import Evidence, Striping, tool_phases
+from iogauge.evidence.task_counters import TaskCounters
 from iogauge.evidence.times import counted_between
-from iogauge.evidence.witness import Testimony
 from iogauge.node.counters import Reading
 from iogauge.node.kinds import Kind, Traits, kind_of, traits
 from iogauge.node.lustre.targets import StorageTarget
@@ -35,11 +35,11 @@ LEAST_FILES: Final = 1000
 #: Between two looks at a clock, time servers slow it down or speed it up by 0.5 ms a second at most.
 SLACK_S: Final = 2.0
 #: The word of nobody.
-UNHEARD: Final = Testimony(expected=1)
+UNHEARD: Final = TaskCounters(expected=1)
 
 
 @dataclass(frozen=True)
-class CaseSeen:
+class CaseView:
     """A case: its plan, its evidence, the site's declarations, and the samples of each metric.
 
     ``measured`` are the measured ceilings of its partition.
@@ -54,12 +54,12 @@ class CaseSeen:
     measured: MeasuredCeilings = NOTHING_MEASURED
 
     @property
-    def phases(self) -> list[PhaseSeen]:
+    def phases(self) -> list[PhaseView]:
         """Return the repeated phases, which are judged."""
-        return [PhaseSeen(self, phase) for phase in self.plan.repeat]
+        return [PhaseView(self, phase) for phase in self.plan.repeat]
 
     @property
-    def layouts(self) -> list[tuple[CaseSeen, Striping]]:
+    def layouts(self) -> list[tuple[CaseView, Striping]]:
         """Return the case with the layouts that were noted in each repetition; empty if not on Lustre."""
         return [(self, striping) for striping in self.evidence.striping]
 
@@ -228,10 +228,10 @@ class CaseSeen:
 
 
 @dataclass(frozen=True)
-class PhaseSeen:
+class PhaseView:
     """A phase of a case, with its executions in order of repetitions."""
 
-    case: CaseSeen
+    case: CaseView
     phase: PhasePlan
 
     @property
@@ -305,13 +305,13 @@ class PhaseSeen:
 class Execution:
     """An execution of a phase: its repetition (0: preparation or warm-up), what its tool and the kernels say of it."""
 
-    seen: PhaseSeen
+    seen: PhaseView
     repetition: int
     output: ToolOutput
-    testimony: Testimony
+    testimony: TaskCounters
 
     @property
-    def case(self) -> CaseSeen:
+    def case(self) -> CaseView:
         """Return the case."""
         return self.seen.case
 

@@ -1,6 +1,6 @@
 """What a node sees of itself and of a target.
 
-``python -m iogauge_extras.newsite.seen PATH`` prints it as JSON: a node of a scheduler is asked so.
+``python -m iogauge_extras.newsite.probe PATH`` prints it as JSON: a node of a scheduler is asked so.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ NODE_SECONDS: Final = 60
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NodeSeen(untrusted.Plain):
+class NodeProbe(untrusted.Plain):
     """What a node sees: itself, and the target.
 
     ``facts`` are those of a fingerprint. ``layout`` holds the default layout of the target, as
@@ -80,7 +80,7 @@ class NodeSeen(untrusted.Plain):
         return (found[fastest], fastest) if fastest else None
 
 
-def look_here(path: str) -> NodeSeen:
+def look_here(path: str) -> NodeProbe:
     """Return what this node sees of itself and of a target; raises OSError if there is no target."""
     if not os.path.isdir(path):
         raise NotADirectoryError(f"{path} is not a directory on {os.uname().nodename}")
@@ -97,7 +97,7 @@ def look_here(path: str) -> NodeSeen:
         mdts = len(seen.metadata)
         layout = seen.stripes
         troubles += [f"Lustre: {text}" for text in seen.unanswered]
-    return NodeSeen(
+    return NodeProbe(
         host=os.uname().nodename,
         cores=usable_cores(),
         memory_bytes=memory_bytes(),
@@ -109,12 +109,12 @@ def look_here(path: str) -> NodeSeen:
     )
 
 
-def look_through(words: Sequence[str], path: str) -> NodeSeen:
+def look_through(words: Sequence[str], path: str) -> NodeProbe:
     """Return what a node sees that a scheduler's command gives, such as ``srun``; raises OSError.
 
     A node's core count is of all its cores: the command may give its process fewer.
     """
-    command = [*words, sys.executable, "-m", "iogauge_extras.newsite.seen", path]
+    command = [*words, sys.executable, "-m", "iogauge_extras.newsite.probe", path]
     sources = [str(LIBRARY.parent), os.environ.get("PYTHONPATH", "")]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sources))}
     try:
@@ -129,7 +129,7 @@ def look_through(words: Sequence[str], path: str) -> NodeSeen:
             f"it does not see {sys.executable}. Put the clone and IOGAUGE_HOME on a file system that all nodes mount"
         ) from None
     try:
-        seen = NodeSeen.from_json(json.loads(printed))
+        seen = NodeProbe.from_json(json.loads(printed))
     except (ValueError, TypeError, KeyError) as error:
         raise OSError(
             f"{words[0]} printed no facts of a node: found {printed[:200]!r}, expected JSON. "
