@@ -117,7 +117,11 @@ def test_a_gate_that_decides_nothing_fails(tmp_path, gate, words, decided, statu
     environment = {**os.environ, "PYTHONPATH": str(SOURCE), "IOGAUGE_GATE": gate}
     done = completed([sys.executable, "-c", script, *words], env=environment)
     assert done.returncode == status, done.stderr
-    said = {0: "nothing proven: no case was measured", 1: "FAILED: this run", 2: "a gate measures"}
+    said = {
+        0: "nothing proven: no case was measured",
+        1: "FAILED: this run",
+        2: "a gate measures",
+    }
     assert decided or said[status] in done.stderr
     assert ("no case was measured" in done.stderr) is not (decided or "-l" in words)
     assert not (tmp_path / "iogauge").exists()
