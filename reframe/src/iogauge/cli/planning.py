@@ -219,7 +219,7 @@ def selected_by(arguments: list[str]) -> Selected | None:
     words = ["-l", "--skip-system-check", "--skip-prgenv-check", *words]
     with tempfile.TemporaryDirectory(prefix="iogauge-list-") as scratch:
         notes = Path(scratch, "notes")
-        environment = environment_of(**{selected.LISTING: str(notes)})
+        environment = environment_of(IOGAUGE_GATE="0", **{selected.LISTING: str(notes)})
         status, output, _ = processes.Fork.printed(
             reframe_main, reframe_command(words), environment
         )
@@ -272,6 +272,7 @@ def planned_cases(
     with tempfile.TemporaryDirectory(prefix="iogauge-plan-") as scratch:
         # Nothing runs, so ReFrame need not wait between the cases.
         quick = {"RFM_POLL_RATE_MAX": "100000", "IOGAUGE_HOME": scratch}
+        quick["IOGAUGE_GATE"] = "0"  # a plan is no gate, whatever asks for it
         quick |= {selected.LISTING: str(notes)} if notes else {}
         report = Path(scratch, "report.json")
         words = [

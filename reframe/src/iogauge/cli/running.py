@@ -228,7 +228,10 @@ def run(
     """
     gate = gate or current.is_gate()
     given = planning.settled(context)
-    if any(word in planning.LISTING for word in given):
+    lists = any(word in planning.LISTING for word in given)
+    if gate and (lists or dry_run):
+        raise slip(current.NO_GATE)
+    if lists:
         return planning.list_cases(given)
     if dry_run:
         raise typer.Exit(0 if planning.plan(given, wide) else 1)

@@ -35,6 +35,12 @@ TARGETS = "targets.txt"
 #: File in a session's stage directory that names its process and host.
 OWNER: Final = ".iogauge-session"
 
+#: What is said of a gate that would only list or plan.
+NO_GATE: Final = (
+    "a gate measures, and a listing or a dry run measures nothing: "
+    "leave out --gate and unset IOGAUGE_GATE, or run the cases"
+)
+
 
 def known_targets() -> list[str]:
     """Return the targets that sessions have used, in order of first use."""
@@ -264,9 +270,13 @@ def guard_gate() -> None:
     ReFrame itself says "PASSED" and ends with 0 if it selected nothing, or if a retry passed after a failure. Without a
     gate, a run of no case says that it proved nothing; ``iogauge run`` says more. Called
     when the site configuration is loaded: exit handlers run in reverse order, so this one is last.
+    A gate that only lists or plans ends the process with status 2.
     """
     gate = is_gate()
     if not runs_cases(sys.argv[1:]):
+        if gate:
+            say(f"iogauge: {NO_GATE}")
+            raise SystemExit(2)
         return
     session = current()
     nothing = (
