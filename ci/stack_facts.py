@@ -25,28 +25,19 @@ import sys
 from pathlib import Path
 
 # Whose version, variants and recipe decide what is measured.
-TOOLS = (
-    "ior",
-    "fio",
-    "io500",
-    "elbencho",
-    "darshan-runtime",
-    "darshan-util",
-    "iogauge-stack",
-)
+TOOLS = ("ior", "fio", "io500", "darshan-runtime", "darshan-util", "iogauge-stack")
 # What the view has of each tool that is installed.
 FILES = {
     "ior": ("bin/ior", "bin/mdtest"),
     "fio": ("bin/fio",),
     "io500": ("bin/io500",),
-    "elbencho": ("bin/elbencho",),
     "darshan-runtime": ("lib/libdarshan.so",),
     "darshan-util": ("bin/darshan-parser",),
 }
 # What every site measures with: version, recipe, variants and flags of each tool.
 RECORD = Path(__file__).resolve().with_name("stack.json")
 # What a site may switch on, under the names that the packages give it: told apart, and no fault.
-CHOICES = {"lustre", "hdf5", "ncmpi", "parallel-netcdf", "elbencho", "iperf3", "osu"}
+CHOICES = {"lustre", "hdf5", "ncmpi", "parallel-netcdf"}
 # Where a site may differ without measuring something else.
 SITE_VARIANTS = {"scheduler", "log_path", "build_system", "dev_path"}
 VIEW = Path(".spack-env") / "view"
@@ -155,7 +146,7 @@ def differs_from_record(lock):
             for key in sorted(set(there) | set(mine)):
                 if there.get(key) != mine.get(key):
                     yield f"{name} {key}: {mine.get(key)} here, {there.get(key)} elsewhere"
-        elif name in recorded or name in here.keys() - CHOICES:
+        elif name in recorded or name in here:
             yield f"{name} is {'here alone' if name in here else 'missing here'}"
 
 

@@ -11,14 +11,13 @@ from support.stack import FACTS, write_facts
 
 def test_features_follow_from_what_was_built(tmp_path):
     built = stack.read(write_facts(tmp_path / "site" / ".spack-env"))
-    assert built.features == ("fio", "ior", "ior-mpiio", "md-workbench", "mdtest")
+    assert built.features == ("fio", "ior", "ior-mpiio", "mdtest")
     assert built.to_record() == {
         "environment": "site",
         "fingerprint": "92718f76de22",
         "lock_sha256": "83c1",
         "hashes": {"ior": "i", "fio": "f", "mpi": "m"},
-        "versions": dict.fromkeys(("ior", "mdtest", "md-workbench"), "4.0.0")
-        | {"fio": "3.42"},
+        "versions": dict.fromkeys(("ior", "mdtest"), "4.0.0") | {"fio": "3.42"},
     }
 
 
@@ -64,7 +63,7 @@ def test_a_program_of_a_view_leads_to_its_stack(tmp_path):
 def test_a_plan_knows_specs_as_spack_writes_them(tmp_path, specs, features):
     (tmp_path / "site").mkdir()
     (tmp_path / "site/spack.yaml").write_text(f"spack: {{specs: {specs}}}\n")
-    of_ior = {"ior-mpiio", "md-workbench", "mdtest"}
+    of_ior = {"ior-mpiio", "mdtest"}
     assert {*stack.planned(tmp_path, "site").features} - of_ior == {*features.split()}
 
 

@@ -44,17 +44,14 @@ _FEATURE_OF_VARIANT: Final = {
 _PACKAGE_OF_TOOL: Final = {
     "ior": "ior",
     "mdtest": "ior",
-    "md-workbench": "ior",
     "fio": "fio",
     "io500": "io500",
-    "elbencho": "elbencho",
     "darshan": "darshan-runtime",
 }
 #: Packages of a stack, each with its feature.
 _FEATURE_OF_PACKAGE: Final = {
     "fio": words.FIO,
     "io500": words.IO500,
-    "elbencho": words.ELBENCHO,
     "darshan-runtime": words.DARSHAN,
 }
 #: The package that depends on the others, and what it brings unless a spec says ``~io500``.
@@ -105,7 +102,7 @@ def _features(
     """Return the features that packages and variants of ior give, sorted."""
     found = [_FEATURE_OF_PACKAGE[p] for p in packages if p in _FEATURE_OF_PACKAGE]
     if "ior" in packages:
-        found += [words.IOR, words.IOR_MPIIO, words.MDTEST, words.MD_WORKBENCH]
+        found += [words.IOR, words.IOR_MPIIO, words.MDTEST]
         found += [f for v, f in _FEATURE_OF_VARIANT.items() if v in ior_variants]
     return tuple(sorted(found))
 
@@ -121,7 +118,7 @@ def read(file: Path) -> Stack:
         here = {name: made for name, made in packages.items() if name not in missing}
         variants = here.get("ior", {}).get("variants", {})
         names = {"darshan": "darshan-runtime"}
-        names |= {name: name for name in ("ior", "fio", "mpi", "elbencho")}
+        names |= {name: name for name in ("ior", "fio", "mpi")}
         hashes = {k: str(here[p]["hash"]) for k, p in names.items() if p in here}
         versions = {
             tool: str(packages[package]["version"])
