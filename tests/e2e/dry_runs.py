@@ -18,16 +18,7 @@ from typing import Any
 from e2e.rig import ROOT, Rig, Run
 from support.golden import Case
 
-TOOLS = (
-    "elbencho",
-    "fio",
-    "io500",
-    "ior",
-    "ior-mpiio",
-    "iperf3",
-    "md-workbench",
-    "mdtest",
-)
+TOOLS = ("fio", "io500", "ior", "ior-mpiio", "iperf3", "mdtest")
 #: Scheduler, launcher, nodes, tasks on each, type of the target.
 MADE_UP = {
     "workstation": ("local", "mpirun", 1, 2, "ext4"),
@@ -63,7 +54,6 @@ def settings(rig: Rig, site: str) -> dict[str, Any]:
         "env_vars": [],
         "time_limit": "1h",
     }
-    partition["devices"] = [{"type": "gpu", "num_devices": 4}]
     if scheduler != "local":
         partition["access"] = ["--partition=compute"]
     partition["extras"] = {

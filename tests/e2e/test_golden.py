@@ -85,7 +85,7 @@ def test_every_check_is_there_and_no_two_do_the_same(cases, site):
         "MdtestOnMdts",
         "MdtestDom",
     }
-    several = {"NodeNeedle", "NetworkCeiling", "Io500", "Io500Short", "MdLatency"}
+    several = {"NodeNeedle", "NetworkCeiling", "Io500", "Io500Short"}
     several |= {"InterferenceApart", "ColdWalk"}
     # Their sites are published ones, whose scripts are recorded as well.
     classes -= {"BoxScaling", "BoxScalingCurve", "DefaultWriters", "SizeScaling"}

@@ -10,7 +10,7 @@ from support.stack import FACTS, write_facts
 
 def test_features_follow_from_what_was_built(tmp_path):
     built = stack.read(write_facts(tmp_path / "site" / ".spack-env"))
-    assert built.features == ("fio", "ior", "ior-mpiio", "md-workbench", "mdtest")
+    assert built.features == ("fio", "ior", "ior-mpiio", "mdtest")
     assert built.to_record() == {
         "environment": "site",
         "fingerprint": "92718f76de22",

@@ -79,10 +79,10 @@ class Stack:
 
 def _features(built: Collection[str]) -> tuple[str, ...]:
     """Return the features that programs give, and variants of ior, by their names."""
-    others = (words.FIO, words.IO500, words.ELBENCHO, words.DARSHAN)
+    others = (words.FIO, words.IO500, words.DARSHAN)
     found = [name for name in others if name in built]
     if "ior" in built:
-        found += [words.IOR, words.IOR_MPIIO, words.MDTEST, words.MD_WORKBENCH]
+        found += [words.IOR, words.IOR_MPIIO, words.MDTEST]
         found += [f for name, f in _FEATURE_OF_VARIANT.items() if name in built]
     return tuple(sorted(found))
 
@@ -100,7 +100,7 @@ def read(file: Path) -> Stack:
             *_FEATURE_OF_VARIANT
         }
         names = {"darshan": "darshan-runtime"}
-        names |= {name: name for name in ("ior", "fio", "mpi", "elbencho")}
+        names |= {name: name for name in ("ior", "fio", "mpi")}
         return Stack(
             environment=str(facts["environment"]),
             fingerprint=str(facts["stack"]),
