@@ -255,6 +255,7 @@ class StorageCheck(JudgedCheck):
             ),
         )
         job_files.write_inputs(stage, planned, plan)
+        self.keep_files.extend(plan.inputs)
         if planned.refused:
             self._refuse(
                 Verdict.ERROR, f"nothing could fail: {'; '.join(planned.refused)}"
