@@ -425,7 +425,6 @@ class JudgedCheck(rfm.RunOnlyRegressionTest):
             price=PriceRecord(**price.model_dump()) if price else None,
             target=self.current_partition.extras.get("target"),
             layout=self._layout(),
-            servers=dict(self._seen.servers) or None if self._seen else None,
             tools=judgement.tools,
             stack=self.current_environ.extras.get("installed"),
             suite=suite(),
