@@ -97,6 +97,8 @@ def decode(value: Any) -> Any:
     if not isinstance(value, dict):
         return value
     fields = {key: decode(one) for key, one in value.items() if key}
+    if "testimony" in fields:
+        fields["task_counters"] = fields.pop("testimony")
     match value.get(""):
         case None:
             return fields

@@ -22,6 +22,8 @@ SAMPLES = Path(__file__).parents[1] / "data" / "samples"
 METRICS = (Metric("write_bw", "MiB/s"), Metric("read_iops", "ops/s"))
 REPETITIONS = 2
 WRITTEN = 826802176
+#: Bytes that the recorded fio read.
+READ = 190013440
 _WAYS: tuple[Literal["write", "read"], ...] = ("write", "read")
 #: What the recorded IOR was asked to do.
 ASKED = (
@@ -94,6 +96,13 @@ def dated(text: str, epoch: int) -> str:
     return re.sub(r'("timestamp_ms" : )\d+', rf"\g<1>{epoch}000", text)
 
 
+def task_line(execution: str, number: int, read: int, written: int) -> str:
+    """What job/witness.sh writes of a task: its seconds, what it asked for in how many calls, what the kernel moved."""
+    return (
+        f"{execution} {number} 0 1000 - {read} {written} 0 0 {read} {written} 0 end\n"
+    )
+
+
 def build(stage: Path, nodes: int = 1) -> Path:
     """Write all files of a healthy job; returns the directory."""
     stage.mkdir(exist_ok=True)
@@ -121,6 +130,11 @@ def build(stage: Path, nodes: int = 1) -> Path:
             runs.append(f"{rep}\t{name}\t0\t{len(runs)}.5\t{len(runs) + 1}.5\tt")
             (stage / f"{name}.{rep}.out").touch()
             (stage / f"{name}.{rep}.err").touch()
+        for number in range(2):
+            with (stage / f"tasks.{hosts[number % nodes]}").open("a") as lines:
+                lines.write(task_line(f"write.{rep}", number, 1 << 20, WRITTEN // 2))
+        with (stage / "tasks.n1").open("a") as lines:
+            lines.write(task_line(f"read.{rep}", 0, READ, 0))
         text = (SAMPLES / "ior_stone_wear.json").read_text()
         (stage / f"ior.{rep}.json").write_text(dated(text, BOOTED + len(runs) - 2))
         (stage / f"ior.{rep}.csv").write_text(

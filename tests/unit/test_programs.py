@@ -64,10 +64,13 @@ def test_the_environment_of_a_process_is_read():
 def test_libraries_that_lie_are_known(library, lies):
     assert bool(between.lie_of(library)) is lies
     nodes = [{f"{between.PRELOAD}LD_PRELOAD": library}]
-    case = SimpleNamespace(evidence=SimpleNamespace(nodes=nodes, loaded=()))
-    finding = origin.environment(case)
+    evidence = SimpleNamespace(nodes=nodes, loaded=())
+    finding = origin.environment(SimpleNamespace(evidence=evidence, gate=False))
     harmless = Outcome.OK if library.startswith("libdarshan") else Outcome.WARN
     assert finding.outcome is (Outcome.INVALID if lies else harmless)
+    finding_of_gate = origin.environment(SimpleNamespace(evidence=evidence, gate=True))
+    believed = finding_of_gate.outcome is Outcome.OK
+    assert believed is library.startswith("libdarshan")
     assert lies is (
         f"{library} (LD_PRELOAD), which {between.lie_of(library)}" in finding.saw
     )

@@ -21,9 +21,7 @@ _MOST_LEFT: Final = 0.1
 _SERVERS_MEMORY: Final = 2
 
 _MEMORY: Final = "the target is memory, not storage"
-_DROPPED: Final = (
-    "Look for a wrapper of the tool or a library that drops O_DIRECT, and for other programs that read these files"
-)
+_DROPPED: Final = "Look for a wrapper of the tool or a library that drops O_DIRECT, and for other programs that read these files"
 _NO_PAGES: Final = "O_DIRECT, which leaves no pages in the page cache"
 
 CLIENT_CACHE: Final = Guard(
@@ -77,19 +75,7 @@ def client_cache(phase: PhaseView) -> Finding | None:
     size = f"V = {format_bytes(phase.bytes_per_node)} per node"
     if phase.bytes_per_node >= factor * memory:
         return guard.ok(f"{size}, {says_memory}")
-    if access.o_direct:
-        past = "O_DIRECT, which this file system is not known to honour"
-    elif nodes == 1:
-        past = "buffered read on the node that wrote"
-    elif offset is None:
-        past = "buffered read by the tasks that wrote"
-    elif shared:
-        past = f"{nodes} nodes share {page_caches} page cache(s): same kernel, same mount"
-    else:
-        past = (
-            f"readers shifted by Q = {offset} on N = {nodes} nodes read their own data"
-        )
-    reasons = [past + because(traits.why)]
+    reasons = [_how_read(phase, offset, page_caches) + because(traits.why)]
     if phase.bytes_per_node:
         reasons.append(f"{size} against {says_memory}")
     if not access.evict:
@@ -102,6 +88,22 @@ def client_cache(phase: PhaseView) -> Finding | None:
     return guard.ok(
         f"page cache emptied and proven empty {len(evictions)} times ({dropped} dropped)"
     )
+
+
+def _how_read(phase: PhaseView, offset: float | None, page_caches: int) -> str:
+    """Return why a read may have hit the page caches, of which the nodes have so many."""
+    nodes = phase.case.plan.nodes
+    if phase.access.o_direct:
+        return "O_DIRECT, which this file system is not known to honour"
+    if nodes == 1:
+        return "buffered read on the node that wrote"
+    if offset is None:
+        return "buffered read by the tasks that wrote"
+    if page_caches < nodes:
+        return (
+            f"{nodes} nodes share {page_caches} page cache(s): same kernel, same mount"
+        )
+    return f"readers shifted by Q = {offset} on N = {nodes} nodes read their own data"
 
 
 def _way_out(phase: PhaseView, enough: float) -> str:
@@ -159,12 +161,13 @@ def _confirmed_offset(phase: PhaseView) -> float | None:
         return None
     for output in phase.outputs:
         parameters = output.parameters
-        ranks, shift = parameters.get("shift"), None
+        ranks = parameters.get("shift")
+        shift: object = None
         if isinstance(ranks, int):
             shift = ranks / per_node
-        if parameters.get("clients per node") == per_node:
-            if parameters.get("reorderTasks"):
-                shift = parameters.get("taskPerNodeOffset")
+        evenly = parameters.get("clients per node") == per_node
+        if evenly and parameters.get("reorderTasks"):
+            shift = parameters.get("taskPerNodeOffset")
         if shift != planned:
             return None
     return planned
@@ -208,7 +211,7 @@ WRITE_BACK: Final = Guard(
     "ext4, XFS, overlay, NFS, LVM, md, dm-crypt, f2fs, Lustre 2.17",
     but="or a remark",
     limit="`limits.memory_factor` 2",
-    more="An fsync on FUSE ends in a program and proves nothing: you get the remark \"no second witness\", or INVALID with "
+    more='An fsync on FUSE ends in a program and proves nothing: you get the remark "no second witness", or INVALID with '
     "`limits.witness: required`.",
 )
 
@@ -275,7 +278,9 @@ def server_cache(phase: PhaseView) -> Finding | None:
     enough = _SERVERS_MEMORY * memory
     guard = SERVER_CACHE.saying(
         f"total >= {_SERVERS_MEMORY} x memory of the servers",
-        SERVER_CACHE.remedy.replace("case_bytes", f"case_bytes to {format_bytes(enough)}"),
+        SERVER_CACHE.remedy.replace(
+            "case_bytes", f"case_bytes to {format_bytes(enough)}"
+        ),
     )
     return guard.decide(
         total >= enough,

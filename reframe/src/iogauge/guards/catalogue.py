@@ -73,7 +73,7 @@ OF_PHASE: Final[Guards[PhaseView]] = (
     figures.duration,
     figures.beyond,
     clock.seconds_witnessed,
-    clock.phase_seconds_witnessed,
+    clock.phase_witnessed,
     figures.tail,
     figures.drift,
     figures.steadiness,

@@ -148,7 +148,9 @@ def unchanged(case: CaseView) -> Finding | None:
     compared = sum(len(read.blocks) for _, read in pairs)
     saw = f"{compared} block(s) of {len(pairs)} repetition(s) read again {way}"
     missing = plan.repetitions - len(pairs)
-    lost = f"{saw}, {missing} repetition(s) without a sample{because(case.evidence.lost)}"
+    lost = (
+        f"{saw}, {missing} repetition(s) without a sample{because(case.evidence.lost)}"
+    )
     problem = next((sample.problem for sample in both if sample.problem), "")
     blank = not problem and not all(read.blocks for _, read in pairs)
     return CONTENTS.unless(

@@ -83,9 +83,7 @@ def _of_tail(case: CaseView, name: str) -> Outcome | None:
     return None
 
 
-_TAILS_DIFFER: Final = (
-    "A limit above 50 % gives a remark. If the slowest percent of the requests differ more, you also get only a remark."
-)
+_TAILS_DIFFER: Final = "A limit above 50 % gives a remark. If the slowest percent of the requests differ more, you also get only a remark."
 _SPREAD: Final = Guard(
     "G17 spread",
     "coefficient of variation (n - 1) over the repetitions is at most `limits.max_spread`",
@@ -138,7 +136,9 @@ def drift(phase: PhaseView) -> Iterator[Finding]:
         first = statistics.median(case.values[before[way]])
         last = statistics.median(case.values[name])
         off = abs(last - first) / statistics.fmean((first, last))
-        saw = f"{format_value(first)} before, {format_value(last)} after, {off:.1%} apart"
+        saw = (
+            f"{format_value(first)} before, {format_value(last)} after, {off:.1%} apart"
+        )
         finding = within(guard, case, "max_spread", off, saw, _of_tail(case, name))
         yield dataclasses.replace(finding, metric=name)
 
@@ -185,7 +185,7 @@ _DURATION: Final = Guard(
     "a: a write of 1 GiB that ended in a controller's cache after 0.4 s",
     "ext4, Lustre 2.17",
     limit="`limits.tier`",
-    more="Tier quick demands {0:g} s, and gives a remark below {1:g} s. A phase of IO500 that does not write gets remarks "
+    more="Tier quick demands {:g} s, and gives a remark below {:g} s. A phase of IO500 that does not write gets remarks "
     "only.".format(*MIN_SECONDS["quick"]),
 )
 
@@ -338,9 +338,7 @@ def unit_sanity(phase: PhaseView) -> Iterator[Finding]:
     latency, busy = any(way.startswith("latency") for way in ways), phase.case.busy
     demands = f"at most {_MOST_IN_FLIGHT:.0%} of the requests in flight"
     if latency:
-        demands = (
-            f"between {_LEAST_IN_FLIGHT:.0%} and {_MOST_IN_FLIGHT:.0%} of the requests in flight"
-        )
+        demands = f"between {_LEAST_IN_FLIGHT:.0%} and {_MOST_IN_FLIGHT:.0%} of the requests in flight"
     disagree = _UNIT_SANITY.saying(
         f"ops/s x mean latency {demands}",
         "Rate and latency cannot both be true. Look for another tool of this name",

@@ -15,10 +15,20 @@ from iogauge.guards.agreement import (
     settle,
 )
 from iogauge.guards.finding import Finding, Guard
-from iogauge.guards.views import PAGE, READ_AHEAD, CaseView, Execution, PhaseView, whole
+from iogauge.guards.views import (
+    LEAST_FILES,
+    PAGE,
+    READ_AHEAD,
+    CaseView,
+    Execution,
+    PhaseView,
+    whole,
+)
 from iogauge.node.kinds import KINDS
 from iogauge.plan.observations import MOST_FOUND
 
+#: What a new file takes at least on any file system: an inode of ext4 has 128 bytes or more.
+_INODE_BYTES: Final = 64
 #: Part of a buffered read, one in so many bytes, that may be fetched twice. Seen: 7 % in a job with 400 MiB of memory.
 _DROPPED: Final = 4
 #: Bytes that an operation on metadata may write in trees, whatever the type: that of the servers is unknown.
@@ -43,10 +53,11 @@ _ALONE: Final = "Only the tool itself reports this figure. docs/believed.md list
 def bytes_witnessed(phase: PhaseView) -> Finding | None:
     """Return G8 for phases that report bytes."""
     case, direction = phase.case, phase.access.direction
-    source = case.source
+    source, required = case.source, case.witness_required
     executions = []
     if phase.phase.witnessed and direction == "elsewhere":
         source = "block devices" if phase.phase.of_devices else ""
+        required = case.witness_asked
         for execution in phase.executions:
             executions.append(_past_the_target(execution, source))
     else:
@@ -61,9 +72,7 @@ def bytes_witnessed(phase: PhaseView) -> Finding | None:
         for execution in phase.executions:
             executions.append(_moved_by(execution, direction))
     figures = [figure for execution in executions for figure in execution]
-    exact = [
-        bound.most for figure in figures for bound in figure.bounds if bound.exact
-    ]
+    exact = [bound.most for figure in figures for bound in figure.bounds if bound.exact]
     least = min(exact, default=0.0) * (1 - BYTES.share)
     unseen = "nothing under the mount counts bytes that this user may read"
     if source:
@@ -73,7 +82,7 @@ def bytes_witnessed(phase: PhaseView) -> Finding | None:
         _BYTES,
         executions,
         fine=f"{source}: {format_bytes(least)} or more in each execution",
-        unseen=guard.unwitnessed(unseen, case.witness_required),
+        unseen=guard.unwitnessed(unseen, required),
         lost=lost_of(_BYTES, phase.complete, phase.nodes_lost, case.lines_required),
     )
 
@@ -185,7 +194,9 @@ def _moved_by(execution: Execution, way: str) -> list[ReportedFigure]:
         slack = BYTES_BESIDE.slack * counts.expected
         twice = asked > round((1 + BYTES.share) * reported + slack)
         if posix and way == "read" and twice:
-            bounds.append(Bounds(f"{source_of} {format_bytes(asked)}", least=reported + 1))
+            bounds.append(
+                Bounds(f"{source_of} {format_bytes(asked)}", least=reported + 1)
+            )
     counted = counts.counted(case.counters)
     if counts.speaks_of_tasks and case.traits.accounts:
         beside = _beside(phase, way)
@@ -214,9 +225,7 @@ def _moved_by(execution: Execution, way: str) -> list[ReportedFigure]:
         saw = f"its tasks called the kernel {calls} times for that"
         says = f"{tool} {operations} times, as it says"
         figures.append(ReportedFigure(says, operations, [BYTES.most(saw, calls)]))
-    if counts.complete:
-        return figures
-    return [figure.of_a_part for figure in figures]
+    return figures if counts.complete else [figure.of_a_part for figure in figures]
 
 
 _STORAGE: Final = Guard(
@@ -229,7 +238,8 @@ _STORAGE: Final = Guard(
     limit="`target.cache`, `limits.witness`",
     demands="a file system with storage behind it",
     more=f"After files were made, and before the next phase, the first node finds them in the case's directory: {MOST_FOUND} "
-    "at least, if there are so many. Links do not count. If nothing under the mount counts, or a sync ends in a program "
+    "at least, if there are so many. Links do not count. While files are made, the target's devices write at least "
+    f"{_INODE_BYTES} bytes for each. If nothing under the mount counts, or a sync ends in a program "
     "(FUSE), you get a remark: the files may lie in memory.",
 )
 
@@ -244,9 +254,7 @@ def storage(phase: PhaseView) -> Finding | None:
             f"the target is memory, not storage{because(traits.why)}"
         )
     if traits.unsynced:
-        return _STORAGE.invalid(
-            f"fsync proves nothing here{because(traits.unsynced)}"
-        )
+        return _STORAGE.invalid(f"fsync proves nothing here{because(traits.unsynced)}")
     figures, most = [], 0
     for execution in phase.executions:
         if not execution.keeps_files:
@@ -270,8 +278,14 @@ def _files_made(execution: Execution) -> ReportedFigure:
     """Return how many files an execution made, and how many of them were found."""
     parts = [part for part in execution.output.phases if part.name == "create"]
     files = sum(part.operations or 0 for part in parts)
-    found, bounds = execution.found_after, []
+    found, bounds = execution.found_after, list[Bounds]()
     if found is not None and found < MOST_FOUND:
         saw = f"the case's directory holds {found}, not counting links: the files lay elsewhere"
         bounds.append(Bounds(saw, most=found))
+    # Clients of a network count data alone. Without a sync, new inodes may wait in memory for half a minute.
+    counted = execution.counts.counted(execution.case.counters)
+    synced = execution.view.phase.syncs and not execution.case.on_network
+    if counted and synced and files >= LEAST_FILES:
+        saw = f"the target's devices wrote {format_bytes(counted.written)}: the files lay elsewhere"
+        bounds.append(Bounds(saw, most=counted.written / _INODE_BYTES))
     return ReportedFigure(f"{files} file(s) were made", files, bounds)

@@ -21,7 +21,7 @@ _PLACEMENT: Final = Guard(
     "G15 placement",
     f"tasks per node <= physical cores (unless the scenario wants more), and load of one minute before the run < {_MOST_LOAD:g} "
     "x cores",
-    "Let the launcher bind each task to a core of its own, lower scale.tasks_per_node, or see what else runs on the nodes",
+    "Bind each task to a core of its own, lower scale.tasks_per_node, or see what else runs on the nodes",
     "a: mpirun bound all tasks of a node to one core",
     "Open MPI 4.1, Slurm 22.05",
     Outcome.WARN,
@@ -52,7 +52,11 @@ def _most_to_a_core(bindings: Sequence[Binding]) -> int:
 
 def placement(case: CaseView) -> Finding:
     """Return G15. A launcher may report no bindings, and a scenario may want more tasks than cores."""
-    evidence, per_node, bindings = case.evidence, case.tasks_per_node, case.evidence.bindings
+    evidence, per_node, bindings = (
+        case.evidence,
+        case.tasks_per_node,
+        case.evidence.bindings,
+    )
     cores = case.cores
     complete = bool(cores) and len(cores) == len(evidence.idle) == len(evidence.nodes)
     fewest = min(cores, default=0)

@@ -12,7 +12,14 @@ from iogauge.evidence.times import files_changed
 from iogauge.guards.agreement import ReportedFigure, Tolerance, settle
 from iogauge.guards.figures import within
 from iogauge.guards.finding import Finding, Guard, Outcome
-from iogauge.guards.views import LEAST_FILES, PAGE, READ_AHEAD, CaseView, Execution, PhaseView
+from iogauge.guards.views import (
+    LEAST_FILES,
+    PAGE,
+    READ_AHEAD,
+    CaseView,
+    Execution,
+    PhaseView,
+)
 from iogauge.node.counters import Reading
 from iogauge.node.kinds import SYNCHRONOUS
 
@@ -99,7 +106,9 @@ def foreign_files(phase: PhaseView) -> Finding | None:
         if changed is None or files < LEAST_FILES or (removed and not case.kind.frees):
             continue
         few = abs(files - changed) < LEAST_FILES
-        says = f"{files} file(s) were {'removed' if removed else 'made'}, as the tool says"
+        says = (
+            f"{files} file(s) were {'removed' if removed else 'made'}, as the tool says"
+        )
         # XFS counts a part of what happens later.
         if few and not (case.kind.frees and changed < files):
             figures.append(ReportedFigure(says, files))

@@ -7,7 +7,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from fnmatch import fnmatchcase
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, Protocol
@@ -88,11 +88,7 @@ def identity(
     with a declared UUID. ``hidden`` describes what was mounted over the case's directory. A task of a case on one node ran
     on each of ``hosts``.
     """
-    declared = f"type {declares.type}"
-    if declares.source:
-        declared += f" from {declares.source}"
-    if declares.uuid:
-        declared += f" with UUID {declares.uuid}"
+    declared = _declared(declares)
     guard = _IDENTITY.saying(declared)
     for view in views:
         mount, source = view.mount, declares.source
@@ -143,6 +139,13 @@ def identity(
             "See what was mounted meanwhile, and run again",
         ).invalid(f"while the tool ran, the case's directory lay on {hidden[0]}")
     return guard.ok(f"{len(views)} node(s) see {declared}")
+
+
+def _declared(declares: Declares) -> str:
+    """Return what is declared, in words."""
+    source = f" from {declares.source}" if declares.source else ""
+    uuid = f" with UUID {declares.uuid}" if declares.uuid else ""
+    return f"type {declares.type}{source}{uuid}"
 
 
 def _mounted(view: View) -> str:
@@ -292,17 +295,11 @@ def health(
             elif flag not in _HARMLESS_FLAGS:
                 what = "degraded" if flag == "D" else f"flag {flag}"
                 slow.append(f"{target.uuid} ({what})")
-    sizes = [target.bytes_total for target in targets if target.active]
-    doubt = ", ".join(slow)
-    if space and sizes and not doubt:
-        if sum(sizes) - space.bytes_total > min(sizes) / 2:
-            doubt = (
-                f"the file system has {format_bytes(space.bytes_total)}, its {len(sizes)} storage targets together "
-                f"{format_bytes(sum(sizes))}: the metadata servers put no new files on some of them (on a metadata server: "
-                "lctl get_param osp.*.active)"
-            )
+    doubt = ", ".join(slow) or _left_out(targets, space)
     count = "" if declared is None else f"{declared} "
-    demands = f"{count}storage targets, all active, none degraded, none closed to new files"
+    demands = (
+        f"{count}storage targets, all active, none degraded, none closed to new files"
+    )
     fine = f"{len(left)} storage targets, all active"
     if out:
         demands += f", but for {_names(out)}, which must be out"
@@ -316,6 +313,18 @@ def health(
         inactive and f"inactive: {inactive}",
         f"new files land elsewhere than on {', '.join(closed)}" if closed else "",
         doubt=doubt,
+    )
+
+
+def _left_out(targets: Sequence[StorageTarget], space: Space | None) -> str:
+    """Return why the metadata servers must leave some targets out; empty if all targets make up the file system."""
+    sizes = [target.bytes_total for target in targets if target.active]
+    if not space or not sizes or sum(sizes) - space.bytes_total <= min(sizes) / 2:
+        return ""
+    return (
+        f"the file system has {format_bytes(space.bytes_total)}, its {len(sizes)} storage targets together "
+        f"{format_bytes(sum(sizes))}: the metadata servers put no new files on some of them (on a metadata server: "
+        "lctl get_param osp.*.active)"
     )
 
 
@@ -359,7 +368,11 @@ def target_room(
     bytes are spread evenly. ``pinned`` gives the target of each piece; without ``pinned`` the pieces go round all active
     targets. If there are fewer pieces than targets, each target may hold a piece.
     """
-    need, most, on_storage = order.held_bytes, order.max_fill, kind.startswith("storage")
+    need, most, on_storage = (
+        order.held_bytes,
+        order.max_fill,
+        kind.startswith("storage"),
+    )
     active = [target for target in targets if target.active]
     count = len(active) or 1
     share = math.ceil(need / count)
@@ -489,9 +502,7 @@ def inodes(space: Space, need_files: int) -> Finding:
     """G14: a file system that counts no inodes has room."""
     needed = int(_ROOM * need_files)
     holds = _fits(space.inodes_free, space.inodes_total, need_files, _MOST_INODES)
-    guard = _INODES.saying(
-        f"{needed} free inodes and {1 - _MOST_INODES:.0%} left"
-    )
+    guard = _INODES.saying(f"{needed} free inodes and {1 - _MOST_INODES:.0%} left")
     return guard.decide(
         not space.inodes_total or holds,
         f"{space.inodes_free} of {space.inodes_total} inodes free, {need_files} needed",
@@ -683,10 +694,9 @@ def _command(key: str, expect: Mapping[str, Value], path: str, fsname: str) -> s
     for name, option in _STRIPE_OPTIONS.items():
         if name in expect:
             stripes.append(f"{option} {expect[name]}")
-    for pattern, command in _COMMANDS.items():
-        if fnmatchcase("" if several else key, pattern):
-            break
-    return command.format(
+    name = "" if several else key
+    pattern = next(known for known in _COMMANDS if fnmatchcase(name, known))
+    return _COMMANDS[pattern].format(
         key=key,
         kind=key.partition(".")[2].partition(".")[0],
         name=key.rpartition(".")[2],

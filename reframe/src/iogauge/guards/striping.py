@@ -41,9 +41,9 @@ def _unlike(request: Layout, file: FileLayout, active: int) -> str:
             return f"has component {number} up to {part.end_bytes}"
     # A plain layout is its own only component.
     differs = _other_stripes(request, parts[-1] if parts else file.last, active)
-    if not differs and request.start is not None:
-        if file.last.objects[:1] != (request.start,):
-            return f"starts on target {file.start}"
+    elsewhere = file.last.objects[:1] != (request.start,)
+    if not differs and request.start is not None and elsewhere:
+        return f"starts on target {file.start}"
     return differs
 
 
@@ -280,7 +280,7 @@ def on_metadata_targets(case: CaseView) -> Finding | None:
     request, topology = case.plan.directory_layout, case.extras.topology
     if request is None:
         return None
-    count = request.stripes
+    count: int | None = request.stripes
     if count == -1:
         count = topology.metadata_targets if topology else None
     where = f"over {count} metadata target(s)"

@@ -89,15 +89,19 @@ class CaseView:
 
     @property
     def witness_required(self) -> bool:
-        """Return whether a figure needs a second witness: the site wants it, or its type of file system promises one."""
-        wanted = self.extras.limits.witness
-        return wanted == "required" or (wanted is None and self.kind.accounts)
+        """Return whether bytes on the target need a second witness: the site wants it, or the type of file system promises it."""
+        promised = self.extras.limits.witness is None and self.kind.accounts
+        return self.witness_asked or promised
+
+    @property
+    def witness_asked(self) -> bool:
+        """Return whether the site wants a second witness of every figure."""
+        return self.extras.limits.witness == "required"
 
     @property
     def lines_required(self) -> bool:
         """Return whether the kernel counts on such a target what tasks move: then no task's line may be lost."""
-        asked = self.extras.limits.witness == "required"
-        return asked or self.kind.accounts or bool(self.counters)
+        return self.witness_asked or self.kind.accounts or bool(self.counters)
 
     @property
     def busy(self) -> str:
@@ -110,9 +114,7 @@ class CaseView:
         host = max(looks, key=lambda name: looks[name], default="")
         if not host or looks[host] <= cores:
             return ""
-        return (
-            f"{host} had a load of {looks[host]:.1f} beside the tasks on {cores} core(s)"
-        )
+        return f"{host} had a load of {looks[host]:.1f} beside the tasks on {cores} core(s)"
 
     @cached_property
     def counters(self) -> Mapping[str, Sequence[str]]:
@@ -178,7 +180,9 @@ class CaseView:
     def with_first(self) -> set[str]:
         """Return the hosts whose counters the first node sees: containers of one kernel over one mount share them."""
         first, views = self.evidence.first, self.evidence.views
-        return {view.host for view in views if first and view.cache_id == first.cache_id}
+        return {
+            view.host for view in views if first and view.cache_id == first.cache_id
+        }
 
     @property
     def on_network(self) -> bool:
@@ -275,8 +279,8 @@ class PhaseView:
 
     @property
     def complete(self) -> list[bool]:
-        """Return of each execution whether the kernel's counts of all its tasks are there."""
-        return [execution.counts.complete for execution in self.executions]
+        """Return of each execution whether no count of it is lost."""
+        return [execution.complete for execution in self.executions]
 
     @property
     def nodes_lost(self) -> str:
@@ -338,6 +342,14 @@ class Execution:
             if (run.repetition, run.name) == wanted:
                 return run
         return None
+
+    @property
+    def complete(self) -> bool:
+        """Return whether no count is lost: the lines of all tasks, and what the devices below a local file system moved."""
+        if not self.counts.complete:
+            return False
+        looked = self.case.kind.accounts and self.case.counters
+        return not looked or self.counts.counted(self.case.counters) is not None
 
     @property
     def span(self) -> tuple[float, float] | None:
