@@ -270,7 +270,6 @@ class Record(untrusted.Form):
     price: PriceRecord | None = None
     target: Any = None
     layout: Any = field(default=None, metadata=LEFT_OUT)
-    servers: Any = field(default=None, metadata=LEFT_OUT)
     tools: Any = ()
     stack: Any = None
     suite: Any = field(default=None, metadata=LEFT_OUT)
