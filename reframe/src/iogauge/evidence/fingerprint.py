@@ -70,7 +70,7 @@ def normalise(command: str, session: str = "") -> str:
 
 def _anywhere(text: str, session: str, hosts: Sequence[str]) -> str:
     """Return a text without the names of its session and hosts, and without the place of this library."""
-    names = {host: "HOST" for host in hosts} | {str(LIBRARY): "LIBRARY"}
+    names = dict.fromkeys(hosts, "HOST") | {str(LIBRARY): "LIBRARY"}
     if session:
         names[session] = "SESSION"
     for name in sorted(names, key=len, reverse=True):
