@@ -187,16 +187,19 @@ def write_bundle(
     """Write what a vendor needs as one file, if the user agrees to what is in it."""
     from iogauge_extras.page import bundle
 
-    files = bundle.contents(
-        paths.state_dir(), asked.records, report(asked, since, until)[1]
+    html = report(asked, since, until)[1]
+    made = bundle.contents(paths.state_dir(), asked.records, html)
+    data = bundle.packed(made.files, file.name.partition(".")[0])
+    raw = sum(name.startswith("raw/") for name in made.files)
+    say(
+        f"{file}: {len(made.files)} files, {format_bytes(len(data))}: the page, records, commands.sh, hashes, and {raw} "
+        "raw outputs. Users, homes, hosts and addresses have stand-ins; names of cases, sites and paths are as they are"
     )
-    data = bundle.packed(files, file.name.partition(".")[0])
-    raw = sum(name.startswith("raw/") for name in files)
-    said = (
-        f"{file}: {len(files)} files, {format_bytes(len(data))}: the page, records, commands.sh, hashes, and {raw} raw "
-        "outputs. Users, homes, hosts and addresses have stand-ins; names of cases, sites and paths are as they are"
-    )
-    say(said)
+    if made.left:
+        say(
+            f"{', '.join(made.left)}: this host or user has no stand-in, because a path, a partition or a command is "
+            "called so too"
+        )
     if not unasked and not typer.confirm("write it?"):
         raise typer.Exit(2)
     write_file(file, data)
