@@ -177,7 +177,7 @@ def test_the_gravest_is_first_and_what_is_back_at_its_level_last(tmp_path):
         case = {"case": f"IorPosix %files={name}", "parameters": {"files": name}}
         return record(45, value, verdict, **case, **more)
 
-    back = series(0.08)[:-1] + [record(45, 100.0, fingerprint={"kernel": "5.15"})]
+    back = [*series(0.08)[:-1], record(45, 100.0, fingerprint={"kernel": "5.15"})]
     wrong = {"guard": "G8", "outcome": "invalid", "metric": None}
     wrong |= {"saw": "3 of 32 blocks differ", "demands": "none"}
     newest = [
