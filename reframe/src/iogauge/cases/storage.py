@@ -16,6 +16,7 @@ PASS ends in OK.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast, get_args
@@ -46,6 +47,7 @@ from iogauge.site import reference_notes
 from iogauge.site.doubts import Doubt
 from iogauge.site.extras import PartitionExtras
 from iogauge.site.references import ReferencesError
+from iogauge.site.settings import INSTALLED
 from iogauge.site.topology import Ceiling
 
 
@@ -147,7 +149,11 @@ class StorageCheck(JudgedCheck):
                 self.num_tasks, self.num_tasks_per_node = self.nodes, 1
                 most = self.own_processes * self.tasks_per_node
                 self.num_cpus_per_task = min(most, self.site.node.cores)
-            self._plan = self.plan().in_pool(self._extras.target.pool)
+            plan = self.plan().in_pool(self._extras.target.pool)
+            installed = self.current_environ.extras.get(INSTALLED, {})
+            self._plan = dataclasses.replace(
+                plan, stack_versions=installed.get("versions", {})
+            )
         except ValueError as error:
             self._refuse(
                 Verdict.ERROR, f"this scenario cannot be run at this scale: {error}"

@@ -278,6 +278,8 @@ class CasePlan:
     fill_bytes: int = 0
     below: str = ""
     writes_first: bool = False
+    #: The versions of the tools in the Spack stack that the case names, by tool; empty without a stack.
+    stack_versions: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def passes(self) -> tuple[Sequence[PhasePlan], ...]:

@@ -146,7 +146,8 @@ def _install(environment: dict[str, Any], folder: Path, runs: bool) -> None:
             return
         try:  # a planned stack is enough to list and to dry-run
             built = stack.planned(environments, extras[STACK])
-        except stack.StackError:
+        except stack.StackError as unknown:
+            extras[NOT_INSTALLED] = f"{error}. What it will have: {unknown}"
             return
     if built.darshan:
         extras.setdefault(DARSHAN, built.darshan)
