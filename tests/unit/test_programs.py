@@ -128,10 +128,6 @@ def test_a_tool_that_is_a_script(tmp_path):
         ("fio", "2.21", True),
         ("fio-metadata", "3.29-4-gabc", True),
         ("fio-metadata", "3.30", False),
-        ("elbencho", "3.0-36", True),
-        ("elbencho", "3.0-37", False),
-        ("elbencho", "3.1", False),
-        ("md-workbench", "3.3.0", True),
         ("iperf3", "1.0", False),
     ],
 )

@@ -436,6 +436,9 @@ UNTRUE = {
         "another word, beyond which mdtest prints none": (metadata(), cut("y" * 1000)),
         "fewer tasks": said("write", tasks=1),
         "a second version": said("write", version="3.3.0"),
+        "another version than the stack's": lambda c: replace(
+            c, plan=replace(c.plan, stack_versions={"ior": "4.0.1"})
+        ),
         "another version on a node": left(
             versions={"n1": {"ior": "4.0.0"}, "n2": {"ior": "3.3.0"}}
         ),

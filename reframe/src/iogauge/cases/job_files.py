@@ -112,7 +112,6 @@ class JobFiles:
             mdts=plan.mdts,
             directory_layout=plan.directory_layout,
             fill_bytes=plan.fill_bytes,
-            servers=target.servers,
         )
 
     def launch(self, stage: Path) -> script.Launch:

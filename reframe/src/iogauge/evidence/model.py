@@ -74,7 +74,6 @@ class Evidence:
     ``changes`` is their activity between the first and the last judged phase. ``bindings`` are the
     cores that the launcher bound the tasks to, if it reports them. ``samples`` are the samples of
     the contents. ``mismatch`` is what the tool says of wrong data, if the warm-up ended with them.
-    ``servers`` are series of the servers' counters, see :mod:`iogauge_extras.loads.servers`.
     """
 
     views: tuple[View, ...]
@@ -107,7 +106,6 @@ class Evidence:
     bindings: tuple[Binding, ...] = ()
     samples: tuple[Sample, ...] = ()
     mismatch: str = ""
-    servers: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def first(self) -> View | None:

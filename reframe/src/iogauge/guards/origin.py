@@ -214,6 +214,10 @@ def tool_integrity(seen: PhaseView) -> Finding:
     if len(on_hosts) > 1:
         found = "; ".join(f"{v} on {fold(on_hosts[v])}" for v in sorted(on_hosts))
         return rule("G22 tool", "versions", tool=tool).invalid(f"{tool} {found}")
+    pinned = case.plan.stack_versions.get(tool)
+    if pinned and {v.removeprefix(f"{tool}-") for v in versions} != {pinned}:
+        other = rule("G22 tool", "stack", tool=tool, version=pinned)
+        return other.invalid(ran)
     one_version = len(versions) == 1 and all(versions)
     demanded = rule("G22 tool", tasks=tasks, nodes=nodes)
     return demanded.decide(one_version and not wrong_tasks and not wrong_nodes, ran)

@@ -21,8 +21,7 @@ most, and leave the NEED bytes of the case. ``facts DIR OUT`` writes the node's 
 ``checksums on|off DIR KEEP`` switches Lustre's checksums after saving the old values in the
 directory KEEP; ``restore KEEP`` restores them. ``remove DIR SECONDS`` removes a case's directory,
 or as much of it as the time allows (0: all). ``empty DIR`` removes its content. ``turns`` says what
-a needle measures next. ``streams`` measures streams between the nodes. ``servers FSNAME SOURCE...`` notes what the servers of a
-Lustre file system count. ``fill``, ``turns``, ``streams`` and ``servers`` are extras (:mod:`iogauge.core.registry`).
+a needle measures next. ``streams`` measures streams between the nodes. ``fill``, ``turns``, ``streams`` and ``walk`` are extras (:mod:`iogauge.core.registry`).
 
 A command that fails ends with status 1 and a line that gives the reason. Paths may begin with a
 variable, see :func:`iogauge.core.paths.expand`.

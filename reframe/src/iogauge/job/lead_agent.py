@@ -85,9 +85,6 @@ def open_case(order_file: str, run: Callable[[list[str]], int]) -> int:
         if reasons:
             return REFUSED
         keeper = _LeadAgent(order, opened, run)
-        if order.servers and opened.view:
-            words = ["servers", *opened.view.counters, *order.servers]
-            processes.beside(lambda: run(words))
         try:
             keeper.serve(leaving)
         finally:

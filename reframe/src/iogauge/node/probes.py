@@ -25,11 +25,9 @@ from iogauge.core import commands
 from iogauge.core.text import text_digest
 from iogauge.core.untrusted import read_text
 from iogauge.core.words import (
-    ELBENCHO,
     FIO,
     IO500,
     IOR,
-    MD_WORKBENCH,
     MDTEST,
     Fingerprint,
     Value,
@@ -329,7 +327,7 @@ def _between(node: _Node) -> _Told:
         facts[key] = ":".join(
             dict.fromkeys(str(look[key]) for look in looks if key in look)
         )
-    for tool in (FIO, IOR, MDTEST, MD_WORKBENCH, IO500, ELBENCHO):
+    for tool in (FIO, IOR, MDTEST, IO500):
         with contextlib.suppress(OSError):
             facts |= script(tool, os.environ)
     return facts

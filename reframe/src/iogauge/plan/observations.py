@@ -54,8 +54,6 @@ COUNTERS: Final = "counters"
 LOST: Final = "lost"
 #: A node's server: its address ``HOST,PORT``, and its process.
 SERVER: Final = "server"
-#: What a server of the file system has counted: the source that was asked, its objection, and a count by target.
-SERVERS: Final = "servers"
 #: Why a node refuses the case.
 REFUSES: Final = "refuses"
 

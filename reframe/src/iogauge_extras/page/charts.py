@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from html import escape
@@ -315,25 +315,6 @@ def overlay(system: str, curves: Sequence[Curve]) -> str:
     title = f"{system}: all metrics, each relative to its level"
     ends = _ends([time.astimezone(timezone.utc) for time in (times[0], times[-1])])
     return figure(title, [*y.grid(""), *drawn, *ends])
-
-
-def over_time(
-    title: str, curves: Mapping[str, Sequence[tuple[float, float]]], unit: str
-) -> str:
-    """Return rates over the seconds of an execution; the curves have their names below and as tooltips."""
-    places = [place for one in curves.values() for place in one]
-    x = Axis(0.0, max([1.0, *(at for at, _ in places)]), LEFT, END)
-    y = Axis(0.0, max([1e-3, *(rate for _, rate in places)]))
-    parts = [*y.grid(unit), word(END, BASE + 18, f"{x.high:.0f} s", anchor="end")]
-    for number, (name, one) in enumerate(curves.items()):
-        kind, column, row = f"trace c{number % 6}", number % 3, number // 3
-        parts.append(curve(kind, [(x.at(at), y.at(rate)) for at, rate in one], name))
-        at = LEFT + 190 * column, HIGH + 8 + _LINE * row
-        parts += [
-            mark("path", kind, d=f"M{at[0]} {at[1]}h26"),
-            word(at[0] + 34, at[1] + 4, name),
-        ]
-    return figure(title, parts, HIGH + _LINE * (len(curves) // 3 + 1))
 
 
 def _band(runs: Curve, scale: Axis) -> Iterator[str]:
