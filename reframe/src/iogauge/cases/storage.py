@@ -55,7 +55,6 @@ _OF_REFRAME: Final[Mapping[str, object]] = {
     "env_vars": {},
     "modules": [],
     "postrun_cmds": [],
-    "container_platform": None,
 }
 
 
