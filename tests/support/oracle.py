@@ -84,6 +84,7 @@ def _classes() -> dict[str, type]:
         importlib.import_module(room.name)
         for package in (iogauge, iogauge_extras)
         for room in pkgutil.walk_packages(package.__path__, f"{package.__name__}.")
+        if not room.name.endswith("__main__")
     ]
     found = [
         one for room in rooms for one in vars(room).values() if isinstance(one, type)

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import configparser
 import math
+import os
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta, timezone
@@ -296,34 +297,45 @@ _ENVIRONMENT: Final = Guard(
     "ext4",
     but="or a remark",
     demands="nothing between the tool and the kernel that lies about time, sync or I/O",
-    more="A preloaded library that is unknown here is INVALID in a gate, and a remark elsewhere. A tool that is a script gives a "
-    "remark.",
+    more="A library is known by its own name and by the functions of the C library that it replaces, not by its file's name. "
+    "Any other preloaded library gives a remark, and is INVALID in a gate. A tool that is a script gives a remark.",
 )
 
 
 def environment(case: CaseView) -> Finding | None:
     """Return G22 if any node has something between the tools and the kernel."""
-    nodes, start = case.evidence.nodes, between.SCRIPT
-    libraries = between.libraries(nodes)
+    named = between.libraries(case.evidence.nodes)
+    unknown, doubts = dict[str, str](), list[str]()
+    for name, source in named:
+        lie = lie_of(name)
+        if lie:
+            return _ENVIRONMENT.invalid(f"{name} ({source}), which {lie}")
+        if not is_known(name):
+            unknown[name] = f"{name} ({source})"
     # A launcher or a program on the way may have preloaded what the job's environment does not name.
-    named = {name for name, _ in libraries}
-    for name in case.evidence.loaded:
-        if lie_of(name) and name not in named:
-            libraries.append((name, "loaded by a task"))
-    doubts = list[str]()
-    for name, source in libraries:
-        if lie_of(name):
-            return _ENVIRONMENT.invalid(f"{name} ({source}), which {lie_of(name)}")
-    unknown = [f"{name} ({source})" for name, source in libraries if not is_known(name)]
+    for library in case.evidence.loaded:
+        where = f"{library.path} (loaded by a task"
+        if library.lie:
+            return _ENVIRONMENT.invalid(f"{where}), which {library.lie}")
+        if library.replaces:
+            where += f": it replaces {', '.join(library.replaces)}"
+        unknown[os.path.basename(library.path)] = f"{where})"
     if unknown:
-        doubts.append(f"preloaded, and unknown here: {', '.join(unknown)}")
+        doubts.append(f"preloaded, and unknown here: {', '.join(unknown.values())}")
         if case.gate:
-            return _ENVIRONMENT.invalid(doubts[0])
-    for facts in nodes:
-        for key, line in facts.items():
-            if key.startswith(start):
-                doubts.append(f"{key.removeprefix(start)} is a script: {line}")
-    doubt = "; ".join(dict.fromkeys(doubts))
-    if not libraries and not doubt:
+            return _ENVIRONMENT.invalid(f"{doubts[0]}; nothing proves what it does")
+    doubts += _scripts(case)
+    if not named and not doubts:
         return None
+    doubt = "; ".join(doubts)
     return _ENVIRONMENT.unless("nothing is preloaded", doubt=doubt)
+
+
+def _scripts(case: CaseView) -> list[str]:
+    """Return in words which tools are scripts, each once."""
+    found = dict[str, None]()
+    for facts in case.evidence.nodes:
+        for key, line in facts.items():
+            if key.startswith(between.SCRIPT):
+                found[f"{key.removeprefix(between.SCRIPT)} is a script: {line}"] = None
+    return list(found)
