@@ -473,5 +473,5 @@ def _bindings(stage: Path, plan: CasePlan) -> tuple[Binding, ...]:
                 said = stage_text(
                     stage / files.complaints_file(phase.name, repetition), ""
                 )
-                return tuple(parse_bindings(said))
+                return tuple(parse_bindings(unlabelled(said)))
     return ()

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from iogauge.cli.planning import demand_known
-from iogauge.cli.reporting import Asked, sessions_of, write_file
+from iogauge.cli.reporting import Asked, sessions_of, warn_of, write_file
 from iogauge.cli.screen import (
     Name,
     Since,
@@ -147,6 +147,7 @@ def show_status(
     Cases of the last 30 days, or those since a time. With --trend: which metrics have become worse for good; exit status 1 if some have. --false-alarms is the share
     of healthy series with an alarm within 30 runs.
     """
+    from iogauge.records import query
     from iogauge_extras.page import marks
     from iogauge_extras.page.news import collect  # with numpy and polars
 
@@ -159,6 +160,7 @@ def show_status(
             )
         start = since or moment("30d")
         cases = marks.read_marks(paths.history_dir(), system, start, name)
+        warn_of(query.damaged(paths.history_dir()))
     if not cases:
         say(f"no case was measured since {start:%Y-%m-%d}: {paths.history_dir()}")
         if brief:
