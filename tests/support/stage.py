@@ -11,6 +11,7 @@ from typing import Any, Literal
 from iogauge.core.measurement import Metric, ToolOutput
 from iogauge.node.files import Block, Eviction, Held, Sample
 from iogauge.node.host import Clock
+from iogauge.node.kinds import Below
 from iogauge.node.mounts import Mount, Space
 from iogauge.node.view import View
 from iogauge.plan.case import DIR, REP, Access, CasePlan, PhasePlan, Printed
@@ -41,6 +42,7 @@ VIEW = View(
     Space(10**12, 9 * 10**11, 10**6, 10**6),
     (),
     "k:1",
+    below=Below(devices=("8:16",), disks=("8:16",), names={"8:16": "sdb"}),
 )
 
 
@@ -130,6 +132,15 @@ def build(stage: Path, nodes: int = 1) -> Path:
             runs.append(f"{rep}\t{name}\t0\t{len(runs)}.5\t{len(runs) + 1}.5\tt")
             (stage / f"{name}.{rep}.out").touch()
             (stage / f"{name}.{rep}.err").touch()
+        for host in hosts:
+            for execution, moved in (
+                (f"write.{rep}", [0, WRITTEN // nodes, 1]),
+                (f"read.{rep}", [READ, 0, 1]),
+            ):
+                notes[host] += [
+                    [0.5, "counters", [execution, "before", {"8:16": [0, 0, 0]}]],
+                    [1.5, "counters", [execution, "after", {"8:16": moved}]],
+                ]
         for number in range(2):
             with (stage / f"tasks.{hosts[number % nodes]}").open("a") as lines:
                 lines.write(task_line(f"write.{rep}", number, 1 << 20, WRITTEN // 2))

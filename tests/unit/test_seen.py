@@ -160,7 +160,7 @@ def test_what_carried_the_writes_may_contradict_reads_and_confirms_none(
     wrote, read, outcome
 ):
     """A client that serves its file system itself (FUSE), whose servers are reached through the network."""
-    whole, told = case().below(devices=(), disks=(), ways=WAYS), {}
+    whole, told = case("fuse.bindfs").below(ways=WAYS), {}
     for name, shares in (("write", wrote), ("read", read)):
         counted = [
             {way: Reading(*(round(x * GIB),) * 2) for way, x in shares.items()}

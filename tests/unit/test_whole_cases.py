@@ -378,7 +378,7 @@ UNTRUE = {
         ),
         "a task left no count": lambda c: _with_tasks(c, 1),
         "no task left a count": (data("nfs4"), lambda c: _with_tasks(c, 0)),
-        "nothing under the mount counts": (data("fuse.bindfs"), lambda c: _required(c)),
+        "nothing under the mount counts": (data("fuse.bindfs"), lambda c: required(c)),
     },
     ("G8 bytes", INVALID): {
         "the tool moved fewer bytes than planned": said("read", bytes_moved=GIB // 2),
@@ -462,7 +462,7 @@ UNTRUE = {
             metadata("xfs"),
             heard("create", counters=moved(0.0)),
         ),
-        "files in a FUSE program": (metadata("fuse.bindfs"), lambda c: _required(c)),
+        "files in a FUSE program": (metadata("fuse.bindfs"), lambda c: required(c)),
     },
     ("G8 contents", INVALID): {
         "a block changed between write and read": read_back(Block("data", 0, "ffff")),
@@ -577,7 +577,7 @@ UNTRUE = {
 }
 
 
-def _required(case):
+def required(case):
     return case.declared(limits={"witness": "required"})
 
 

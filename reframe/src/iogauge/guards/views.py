@@ -89,9 +89,13 @@ class CaseView:
 
     @property
     def witness_required(self) -> bool:
-        """Return whether bytes on the target need a second witness: the site wants it, or the type of file system promises it."""
-        promised = self.extras.limits.witness is None and self.kind.accounts
-        return self.witness_asked or promised
+        """Return whether bytes on the target need a second witness: the site wants it, or the type of file system promises it.
+
+        A device of which the kernel says that it does not count promises nothing.
+        """
+        unsure = any(view.below.unsure for view in self.evidence.views)
+        by_type = self.extras.limits.witness is None and not unsure
+        return self.witness_asked or (by_type and self.kind.accounts)
 
     @property
     def witness_asked(self) -> bool:
