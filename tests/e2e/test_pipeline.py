@@ -176,8 +176,9 @@ def test_the_first_month_is_green_and_leads_to_a_gate(repository, capped):
             repository.variables["IOGAUGE_GITLAB_TOKEN"] = MONEY
         night = repository.run()
         assert night.rc == 0, night.out
-        runs.append(int(re.search(r"mine:mnt: collecting: (\d+) of 20", night.out)[1]))
-        print(f"night {len(runs)}: {runs[-1]} of 20 runs, green")
+        found = re.search(r"mine:mnt: collecting: (\d+) of 20 runs", night.out)
+        runs.append(int(found[1]))
+        print(f"night {len(runs)}: {found[0]}; green")
         repository.a_day_passes()
     assert "merge_request.create" in (repository.remote / "options").read_text()
     assert MONEY not in night.out

@@ -284,6 +284,7 @@ def runs_cases(argv: list[str]) -> bool:
     )
 
 
+@cache
 def guard_gate() -> None:
     """As a gate, make a run end with status 1 unless a case passed and no case failed on the way.
 
