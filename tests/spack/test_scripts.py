@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from iogauge.site import stack
 from support.made_stack import MPIRUN, check, lock_of
 from support.shell import completed, script
 
@@ -31,6 +32,22 @@ def test_a_right_stack_passes_and_leaves_its_fingerprint(environment):
     assert set(written["packages"]) >= {"ior", "fio", "mpi", "darshan-runtime"}
     mpi = {"name": "openmpi", "version": "4.1.4", "external": True, "variants": {}}
     assert written["packages"]["mpi"] | mpi == written["packages"]["mpi"]
+
+
+@pytest.mark.parametrize("half", ["absent", "of another installation"])
+def test_a_half_installed_stack_has_no_fingerprint(environment, tmp_path, facts, half):
+    """Neither before a tool is installed, nor while the view has an older one."""
+    folder = environment()
+    facts.write_facts(folder)
+    fio = folder / ".spack-env/view/bin/fio"
+    fio.unlink()
+    if half == "of another installation":
+        fio.symlink_to(script(tmp_path / "opt/fio-0123456789/bin/fio", "#!/bin/sh\n"))
+    with pytest.raises(facts.StackError, match="fio missing"):
+        facts.write_facts(folder)
+    written = stack.read(folder / ".spack-env/stack.json")
+    assert (written.fingerprint, written.versions["fio"]) == ("", "3.42")
+    assert "fio" not in written.features and "ior" in written.features
 
 
 def test_missing_prefix(environment, tmp_path):
@@ -225,14 +242,13 @@ def test_an_installation_that_cannot_be_written_is_checked_too(environment, fact
     assert checked()[0] == 1
 
 
-def test_fingerprint_follows_the_programs_and_not_the_site(facts, tmp_path):
+def test_fingerprint_follows_the_programs_and_not_the_site(facts):
     def stack(change=None, **arguments):
         lock = lock_of("/opt/mpi", **arguments)
         for made in lock["concrete_specs"].values():
             if change and made["name"] == change[0]:
                 made.update(change[1])
-        (tmp_path / "spack.lock").write_text(json.dumps(lock))
-        return facts.facts_of(tmp_path)["stack"]
+        return facts.fingerprint_of(facts.tools_of(lock))
 
     same = stack()
     assert re.fullmatch("[0-9a-f]{12}", same)

@@ -358,6 +358,7 @@ class JudgedCheck(rfm.RunOnlyRegressionTest):
     ) -> Fingerprint:
         """Facts of the nodes, the software and the commands that the case was measured with."""
         seen = self._seen
+        plan: CasePlan | None = getattr(self, "_plan", None)
         outputs = (
             [one for outs in seen.outputs.values() for one in outs] if seen else []
         )
@@ -375,6 +376,8 @@ class JudgedCheck(rfm.RunOnlyRegressionTest):
             layouts=seen.passed_on.facts if seen and seen.passed_on else {},
             tools=judgement.tools,
             commands=commands,
+            inputs=plan.inputs if plan else {},
+            repetitions=self.repetitions,
             stack=self.current_environ.extras.get("installed"),
             session=current().name,
             data_types=[str(kind) for kind in kinds],
@@ -425,7 +428,6 @@ class JudgedCheck(rfm.RunOnlyRegressionTest):
             price=PriceRecord(**price.model_dump()) if price else None,
             target=self.current_partition.extras.get("target"),
             layout=self._layout(),
-            servers=dict(self._seen.servers) or None if self._seen else None,
             tools=judgement.tools,
             stack=self.current_environ.extras.get("installed"),
             suite=suite(),

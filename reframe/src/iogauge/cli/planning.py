@@ -58,14 +58,7 @@ def reframe_command(arguments: list[str]) -> list[str]:
 
 #: Options of ``run`` that are not ReFrame's, which takes a slip in them for its own.
 _OWN: Final = (
-    *(
-        "--gate",
-        "--confirm",
-        "--over-budget",
-        "--accept-missing",
-        "--wide",
-        "--dry-run",
-    ),
+    *("--gate", "--confirm", "--accept-missing", "--wide", "--dry-run"),
     *("--budget", "--try", "--system", "--mode"),
 )
 
@@ -368,7 +361,7 @@ def within(arguments: Sequence[str], budget: str) -> list[str]:
 
 
 def plan(arguments: list[str], wide: bool) -> bool:
-    """Show what cases would write and read, and whether they fit the target, the budget and the time limit."""
+    """Show what cases would write and read, and whether they fit the target and the time limit."""
     say_unclaimed(arguments)
     chosen = selected_by(arguments)
     demand_cases(arguments, chosen)
@@ -383,11 +376,11 @@ def plan(arguments: list[str], wide: bool) -> bool:
 
 
 def show_plan(cases: list[PlannedCase], wide: bool = False) -> bool:
-    """Print the footprints, the budget and the room on each target; return whether all suffices."""
+    """Print the footprints and the room on each target; return whether all suffices."""
     show(plan_table.table(cases, wide))
     for line in [*plan_table.remarks(cases), *plan_table.timed(cases)]:
         say(line)
-    over = [*plan_table.over_budget(cases), *plan_table.over_time(cases)]
+    over = plan_table.over_time(cases)
     for line in over:
         say(line, "bold red")
     for line in plan_table.doubts(cases):
