@@ -119,7 +119,7 @@ def test_the_proposal_applies_in_the_repository_and_ends_the_month(site, tmp_pat
     assert "mine:mnt: collecting: 20 of 20 runs" in done.stdout
     assert not (site / "references.yaml").exists()
     said = (tmp_path / "references.txt").read_text()
-    assert "read_iops: proposed: new; median 100" in said and "written" not in said
+    assert "median 100.0 ops/s of 20 runs" in said and "written" not in said
     top = site.parents[1]
     diff = str(tmp_path / "references.diff")
     subprocess.run(["git", "-C", str(top), "apply", diff], check=True)
