@@ -110,11 +110,10 @@ class History:
             and not ((one := self.judged.get(key)) and one.repeats)
         ]
 
-    def curve(self, line: str, metric: str, since: str = "") -> Curve:
+    def curve(self, line: str, metric: str, since: datetime | None = None) -> Curve:
         """Return the newest runs of a metric that have the unit of the last run.
 
-        The curve's ``since`` is the session of the trend's alarm, or ``since`` if there is no such
-        alarm.
+        The curve's ``since`` is the begin of the trend's alarm, or ``since`` if there is no such alarm.
         """
         every, series = self._rows(line, metric), self.judged.get((line, metric))
         rows = every.tail(SHOWN).to_dicts()
@@ -122,7 +121,7 @@ class History:
             rows = [row for row in rows if row["time"] >= first] or rows[-1:]
         last, bound = rows[-1], self._references.get((line, metric))
         if series and series.state is State.ALARM and series.change:
-            since = series.change.session
+            since = series.change.time
         return Curve(
             title=f"{last['partition']} {short_name(last['case'])} {metric}",
             unit=str(last["unit"]),
@@ -143,7 +142,7 @@ class History:
             reference=bound.value if bound else None,
             least=bound.least if bound else None,
             most=bound.most if bound else None,
-            since=since or None,
+            since=since,
             system=visible(str(last["system"])),
             key=line,
             under="; ".join(
