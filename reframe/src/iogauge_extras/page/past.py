@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import date, datetime, timedelta
+from datetime import datetime
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -17,15 +17,13 @@ from iogauge.judge.verdict import Verdict
 from iogauge.records import query
 from iogauge.records.record import Record, short_name
 from iogauge.report.history_table import narrowed
-from iogauge.report.layout import GRAVEST
 from iogauge_extras.history import states, statistics
 from iogauge_extras.history.states import Judged, State
 from iogauge_extras.page.charts import Curve, Run
 from iogauge_extras.page.sweeps import drawable
 
-#: Runs in a figure, and days in a calendar.
+#: Runs in a figure.
 SHOWN: Final = 60
-DAYS: Final = 31
 
 #: Control limits lie so many standard deviations of the baseline from its level.
 _SIGMAS: Final = 3.0
@@ -59,9 +57,6 @@ class Span(NamedTuple):
 
 
 ALWAYS: Final = Span()
-
-#: The worst verdict of a case, by partition and name, on each day with a run.
-Days = Mapping[tuple[str, str], Mapping[date, Verdict]]
 
 
 class History:
@@ -193,26 +188,6 @@ class History:
         if record.nodes and record.tasks_per_node:
             scale = f"{count(record.nodes, 'node')} x {count(record.tasks_per_node, 'task')}"
         return visible("; ".join(filter(None, [scale, *tools, *stack])))
-
-    @property
-    def days(self) -> Days:
-        """Return the worst verdict of each case on each of the last days of the span."""
-        rows = self._frame.select(
-            "line", "position", "verdict", day=pl.col("time").dt.date()
-        )
-        rows = rows.filter(
-            pl.col("position") == 0, pl.col("line").is_in(list(self.newest))
-        )
-        first = self._span.since.date() if self._span.since else date.min
-        last = rows["day"].max()
-        if isinstance(last, date):
-            first = max(first, last - timedelta(days=DAYS - 1))
-        found: dict[tuple[str, str], dict[date, Verdict]] = {}
-        for line, _, text, day in rows.filter(pl.col("day") >= first).iter_rows():
-            record, verdict = self.newest[line], Verdict(text)
-            worst = found.setdefault((record.where, visible(record.short_name)), {})
-            worst[day] = min(worst.get(day, verdict), verdict, key=GRAVEST.index)
-        return found
 
     def changed(self, before: str | None, after: str | None) -> str:
         """Return a sentence on how two fingerprints differ, or that they do not."""
