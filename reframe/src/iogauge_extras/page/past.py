@@ -1,4 +1,4 @@
-"""The history of the lines that some records measured: runs, curves with their limits, days, what changed."""
+"""The history of the lines that some records measured: runs, curves with their limits, what changed."""
 
 from __future__ import annotations
 
