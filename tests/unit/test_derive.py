@@ -13,8 +13,8 @@ from iogauge.core.groups import grouped
 from iogauge.core.measurement import Metric
 from iogauge.records.record import Record
 from iogauge.site.references import leaves
-from iogauge_extras.derived import derived_check as derived
 from iogauge_extras.derived import derive, places_check
+from iogauge_extras.derived import derived_check as derived
 from iogauge_extras.derived.derive import (
     LeftOut,
     NotComputable,
