@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from iogauge.site import stack
-from support.made_stack import MPIRUN, check, lock_of
+from support.made_stack import check, lock_of
 from support.shell import completed, script
 
 pytestmark = pytest.mark.slow
@@ -157,27 +157,6 @@ def test_wrong_externals_are_named_before_the_solve(environment, tmp_path, befor
     assert before(folder, mpi={"require": "openmpi"})[0] == 0
 
 
-@pytest.mark.parametrize(
-    ("made", "check_name", "words"),
-    [
-        (
-            {"mpi_told": "Open MPI v5.0.3"},
-            "externals",
-            "openmpi 5.0.3, but openmpi 4.1.4 is declared",
-        ),
-        (
-            {"tasks": 1},
-            "run",
-            "jobs of 1 task, not one of 2: it belongs to another MPI",
-        ),
-    ],
-)
-def test_what_is_wrong_is_named(environment, made, check_name, words):
-    status, failed, text = check(environment(**made))
-    assert status == 1, text
-    assert words in failed.get(check_name, ""), text
-
-
 def test_what_a_sites_rule_changed_is_named(
     environment, facts, check_stack, tmp_path, monkeypatch
 ):
@@ -209,14 +188,6 @@ def test_what_a_sites_rule_changed_is_named(
         "fio libaio: False here, True elsewhere",
         "fio version: 3.37 here, 3.42 elsewhere",
     ]
-
-
-def test_login_node_starts_nothing(environment, tmp_path):
-    folder = environment(tasks=1)
-    script(tmp_path / "openmpi/bin/mpirun", MPIRUN + "touch started\n")
-    status, failed, text = check(folder, "--no-run")
-    assert (status, failed) == (0, {})
-    assert text.count("not checked: --no-run") == 1
 
 
 def test_an_installation_that_cannot_be_written_is_checked_too(environment, facts):
