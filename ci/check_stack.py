@@ -8,12 +8,12 @@
 Compares the programs of ENVIRONMENT's view with its lock file:
 
     externals   each prefix exists and holds what a build needs; compiler and MPI are of the declared version
-    programs    what is measured with is what every site measures with; else each difference is named
-    loader      every library is found; MPI and Lustre are the environment's
+    loader      every tool is installed and every library is found; MPI and Lustre are the environment's
+    programs    what is measured with is what every site measures with; else each difference is named, and is no fault
 
-One line a check; where one fails, a line for each fault, and what to do. If none does, stack.json and activate.sh
-are written beside the view (ci/stack_facts.py). Exit status 1 when one failed. Nothing is run: the recipes check what
-they install, `spack test run` starts tasks, and each case proves how many tasks it had.
+Where one fails, a line for each fault, and what to do; exit status 1. Else stack.json and activate.sh are written
+beside the view (ci/stack_facts.py). Nothing is run: the recipes check what they install, `spack test run` starts
+tasks, and each case proves how many tasks it had.
 """
 
 import argparse
@@ -37,12 +37,7 @@ NEEDED = {
 }
 
 
-class Failed(Exception):
-    """A check failed: says what is wrong, then what to do."""
-
-
-class Different(Exception):
-    """Nothing is wrong, and somebody must know it."""
+Failed = facts.StackError
 
 
 def faults(name, version, external, is_mpi):
@@ -69,11 +64,9 @@ def faults(name, version, external, is_mpi):
         kin = {is_name, name} in ({"openmpi", "hpcx-mpi"}, {"mvapich", "mvapich-plus"})
         if not mpicc.exists():
             yield f"{told}: {prefix} has no bin/mpicc"
-        elif (
-            is_name
-            and not kin
-            and (is_name != name or not f"{is_version}.".startswith(f"{version}."))
-        ):
+            return
+        same = is_name == name and f"{is_version}.".startswith(f"{version}.")
+        if is_name and not kin and not same:
             yield f"{told}: the library of {mpicc} is {is_name} {is_version}, but {name} {version} is declared"
 
 
@@ -148,22 +141,7 @@ def check_externals(environment, before=False):
             anew = f" find all anew (ci/find_externals.py {environment}),"
         remedy = f"load the module that brings it,{anew} or correct it: spack -e {environment} config blame packages"
         raise Failed("\n".join([*wrong, remedy]))
-    return f"{count} are here"
-
-
-def check_externals_before(environment):
-    return check_externals(environment, before=True)
-
-
-def check_programs(environment):
-    """A rule of the site's own may change what is measured with: then it is another stack, and says so."""
-    differs = "\n".join(facts.differs_from_record(facts.read_lock(environment)))
-    if differs:
-        raise Different(
-            f"not what every site measures with; results compare with this site's alone\n{differs}\n"
-            "a scope of this site asks for it (spack config blame packages), or a recipe was changed"
-        )
-    return "as at every site"
+    return f"{count} externals are here"
 
 
 def check_loader(environment):
@@ -197,30 +175,7 @@ def check_loader(environment):
                         f" is at {where}; unset LD_LIBRARY_PATH, or install again after it has moved"
                     )
                 linked[f"{library} => {target}"] = None
-    return ", ".join(linked) or "all libraries are found"
-
-
-CHECKS = (
-    ("externals", check_externals),
-    ("programs", check_programs),
-    ("loader", check_loader),
-)
-
-
-def failed(checks, environment):
-    """Print what each check says of an environment; return whether one failed."""
-    for name, check in checks:
-        try:
-            state, text = "ok", check(environment)
-        except Different as reason:
-            state, text = "??", str(reason)
-        except Failed as reason:
-            state, text = "!!", str(reason)
-        for line in text.splitlines():
-            print(f"check_stack: {state}  {name:16} {line}")
-        if state == "!!":
-            return True  # a later check would say the same once more
-    return False
+    return ", ".join(linked) or "the loader finds all libraries"
 
 
 def main():
@@ -232,13 +187,15 @@ def main():
     arguments = parser.parse_args()
     environment = arguments.environment
     try:
+        print(f"check_stack: ok  {check_externals(environment, arguments.before)}")
         if arguments.before:
-            return failed([("externals", check_externals_before)], environment)
-        if failed(CHECKS, environment):
-            return 1
+            return 0
+        print(f"check_stack: ok  {check_loader(environment)}")
+        facts.compare(environment)
         written = facts.write_facts(environment)
     except facts.StackError as error:
-        print(f"check_stack: {error}", file=sys.stderr)
+        for line in str(error).splitlines():
+            print(f"check_stack: !!  {line}", file=sys.stderr)
         return 1
     print(
         f"check_stack: stack {written['stack']}; its facts: {environment}/.spack-env/stack.json"
