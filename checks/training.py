@@ -1,10 +1,8 @@
-"""What a training does to storage: checkpoints within a time, and reads in random order."""
+"""What a training does to storage: checkpoints within a time."""
 
-import reframe as rfm
 from reframe.core.builtins import parameter, run_after
 
-from iogauge.cases import MdtestCheck, sweep, words
-from iogauge_extras.loads.check import SampleReadCheck
+from iogauge.cases import sweep
 from iogauge_extras.loads.checkpoint_check import CheckpointCheck
 
 _MODELS = sweep.found(lambda extras: extras.checkpoints)
@@ -26,21 +24,3 @@ class Checkpoint(CheckpointCheck):
         self.valid_systems = sweep.partitions_of(
             lambda extras: self.model in extras.checkpoints
         )
-
-
-@rfm.simple_test
-class TrainingSamples(SampleReadCheck):
-    descr = "Samples at random offsets of a few large files, read by all tasks with O_DIRECT"
-    valid_systems = [f"+{words.TARGET} +{words.O_DIRECT}"]
-    tags = {"fio", "weekly", "acceptance"}
-
-    sample = parameter(["32KiB", "128KiB"], loggable=True)
-
-
-@rfm.simple_test
-class TrainingFiles(MdtestCheck):
-    descr = "Files of 128 KiB, each read once and whole, in random order"
-    tags = {"mdtest", "weekly", "acceptance"}
-    file_bytes = 128 << 10
-    random_reads = True
-    tree = {"unique_dir": True, "leaf_only": True}

@@ -19,12 +19,21 @@ Nothing but Python 3.6 is needed.
 import argparse
 import hashlib
 import json
+import os
 import shlex
 import sys
 from pathlib import Path
 
 # Whose version, variants and recipe decide what is measured.
 TOOLS = ("ior", "fio", "io500", "darshan-runtime", "darshan-util", "iogauge-stack")
+# What the view has of each tool that is installed.
+FILES = {
+    "ior": ("bin/ior", "bin/mdtest"),
+    "fio": ("bin/fio",),
+    "io500": ("bin/io500",),
+    "darshan-runtime": ("lib/libdarshan.so",),
+    "darshan-util": ("bin/darshan-parser",),
+}
 # What every site measures with: version, recipe, variants and flags of each tool.
 RECORD = Path(__file__).resolve().with_name("stack.json")
 # What a site may switch on, under the names that the packages give it: told apart, and no fault.
@@ -155,25 +164,61 @@ def mpi_of(lock):
     return next(filter(None, found), None)
 
 
+def is_below(path, spec):
+    """Whether a file is of a package: below the prefix of an external, or of an installation with this hash."""
+    path, prefix = os.path.realpath(str(path)), (spec.get("external") or {}).get("path")
+    if not prefix:
+        return spec["hash"] in path
+    if prefix == "/usr":  # /lib is a link to /usr/lib, or was once
+        return path.startswith(("/usr/", "/lib")) and not path.startswith("/usr/local/")
+    return path.startswith(os.path.realpath(prefix) + os.sep)
+
+
+def files_of(environment, lock):
+    """Where the files of each tool are: in the view, or at the prefix of an external."""
+    for name, spec in reachable(lock).items():
+        root = (spec.get("external") or {}).get("path") or Path(environment) / VIEW
+        for file in FILES.get(name, ()):
+            yield name, spec, Path(root) / file
+
+
+def missing_of(environment, lock):
+    """The tools of a lock file that the view lacks, or has from another installation."""
+    return sorted(
+        {
+            name
+            for name, spec, file in files_of(environment, lock)
+            if not (file.exists() and is_below(file, spec))
+        }
+    )
+
+
+def fingerprint_of(tools):
+    text = json.dumps(tools, sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
 def facts_of(environment):
-    """The fingerprint of an environment: what stack.json holds."""
+    """What stack.json holds; without a fingerprint if a tool is missing."""
     lock = read_lock(environment)
     specs, tools = reachable(lock), tools_of(lock)
-    if "ior" not in tools:
+    if not tools.keys() & FILES.keys():
         raise StackError(
-            f"{environment}/spack.lock has no ior: it is not one of these environments"
+            f"{environment}/spack.lock has no benchmark: expected one of {', '.join(FILES)}"
         )
     named = {name: specs[name] for name in (*TOOLS, "lustre") if name in specs}
-    mpi, compiler = mpi_of(lock), provider(lock, specs["ior"], "c")
+    compilers = [provider(lock, spec, "c") for spec in named.values()]
+    compiler = next(filter(None, compilers), None)
+    missing = missing_of(environment, lock)
+    arch = next(iter(named.values()))["arch"]
+    target = arch["target"]
+    mpi = mpi_of(lock)
     if mpi:
         named["mpi"] = mpi
-    arch = specs["ior"]["arch"]
-    target = arch["target"]
     return {
         "environment": Path(environment).resolve().name,
-        "stack": hashlib.sha256(json.dumps(tools, sort_keys=True).encode()).hexdigest()[
-            :12
-        ],
+        "stack": "" if missing else fingerprint_of(tools),
+        "missing": missing,
         "lock_sha256": lock["sha256"],
         "spack": lock.get("spack", {}).get("version"),
         "os": arch["platform_os"],
@@ -246,6 +291,11 @@ def write_facts(environment):
         view.parent / "stack.json", json.dumps(facts, indent=2, sort_keys=True) + "\n"
     )
     replace(view.parent / "activate.sh", activate_text(environment))
+    if facts["missing"]:
+        raise StackError(
+            f"{environment} is not installed as a whole, so it has no fingerprint: {', '.join(facts['missing'])} missing;"
+            f" spack -e {environment} install"
+        )
     return facts
 
 

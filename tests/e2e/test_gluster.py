@@ -15,9 +15,7 @@ pytestmark = [
     pytest.mark.nightly,
 ]
 
-CHECKS = (
-    "^(IorPosix%files=per-process%order=sequential|MdLatency|Checkpoint%.*files=shared)"
-)
+CHECKS = "^(IorPosix%files=per-process%order=sequential|Checkpoint%.*files=shared)"
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +32,7 @@ def site(storage, make_module_rig):
         rig = make_module_rig(
             target=point / "t",
             # A read through PnetCDF needs a cache that can be emptied.
-            tools=("fio", "md-workbench", "mdtest", *({*offered()} - {"ior-ncmpi"})),
+            tools=("fio", "mdtest", *({*offered()} - {"ior-ncmpi"})),
             declared={
                 "type": gluster.TYPE,
                 "source": gluster.source(hosts),
@@ -46,7 +44,6 @@ def site(storage, make_module_rig):
             scale={"nodes": 2, "tasks_per_node": 1},
             hosts=hosts.names,
             interface="eth0",
-            cases={"MdLatency": {"case_files": 200, "repetitions": 1}},
             checkpoints={
                 "small": {"state": "66 MiB", "save": "10 min", "restart": "10 min"}
             },
@@ -76,7 +73,6 @@ def test_a_healthy_volume_is_not_refused(run):
         ("Checkpoint", "PASS"),
         ("IorPosix", "PASS"),
         ("IorPosix", "PASS"),
-        ("MdLatency", "UNREFERENCED"),
     ], run.out
 
 

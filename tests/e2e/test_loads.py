@@ -1,6 +1,5 @@
 """Special loads for real, at a small scale: a training, a model's output, a full target, two loads at once, hours, queues."""
 
-import json
 import os
 import re
 import shutil
@@ -111,64 +110,11 @@ def test_another_size_has_no_budget(models):
     )
 
 
-@pytest.fixture(scope="module")
-def trainer(make_module_rig):
-    return make_module_rig(tools=("fio", "mdtest"), limits={"case_files": 400})
-
-
-@pytest.fixture(scope="module")
-def trained(trainer):
-    done = trainer.run(
-        "-n",
-        "^Training(Files|Samples%sample=32KiB)$",
-        "--exec-policy=serial",
-        "--keep-stage-files",
-    )
-    trainer.assert_clean()
-    return done
-
-
 def said(record):
     """Guard, outcome and observation of each finding, a line each."""
     return "\n".join(
         f"{f['guard']} {f['outcome']} {f['saw']}" for f in record["findings"]
     )
-
-
-@pytest.mark.needs_ior
-def test_all_processes_read_samples_of_all_large_files(trained):
-    (record,) = of(trained, "TrainingSamples")
-    assert record["verdict"] == "UNREFERENCED", record["reason"]
-    metrics = found(record)
-    assert metrics["read_bw"]["median"] == pytest.approx(
-        metrics["read_iops"]["median"] / 32, rel=0.01
-    )
-    findings = said(record)
-    assert "G8 ok fio checked its data in the warm-up" in findings
-    # A busy machine reads fewer than 32 in the time that it has.
-    assert re.search(r"G8 ok [1-9]\d* block\(s\) of [1-8] file\(s\)", findings)
-    assert "or more in each execution" in findings
-    output = json.loads(trained.file("fio-randread.1.json").read_text())
-    # Both processes read, each from all files: fio has no count by file, so the job file tells.
-    job = trained.file("randread.fio").read_text().split()
-    assert {"numjobs=2", "nrfiles=8", "file_service_type=random", "direct=1"} <= set(
-        job
-    )
-    assert output["jobs"][0]["read"]["total_ios"] > 0
-
-
-@pytest.mark.needs_ior
-def test_each_small_file_is_read_once_from_storage(trained):
-    (record,) = of(trained, "TrainingFiles")
-    assert record["verdict"] == "UNREFERENCED", record["reason"]
-    assert list(found(record)) == ["read_rate"]
-    findings = said(record)
-    assert "G1 ok page cache emptied and proven empty 1 times" in findings
-    # 400 files of 128 KiB, as the kernel counts them.
-    assert ": 50 MiB or more in each execution" in findings
-    (read,) = (command for command in record["commands"] if " -E " in command)
-    assert " -X " in read
-    assert " -R " in read
 
 
 # --- a target that is filled up to a level --------------------------------------------------------
@@ -539,30 +485,6 @@ def test_a_run_says_the_share_of_reads(mixing):
     assert few["write_iops"] / few["read_iops"] == pytest.approx(7 / 3, rel=0.5)
     assert found(by_cache["direct"])["read_p50"]["reference"]["value"] == 1e9
     assert "expected more than 50, or O_DIRECT" in by_cache["buffered"]["reason"]
-
-
-@pytest.mark.skipif(shutil.which("elbencho") is None, reason="elbencho is not on PATH")
-def test_elbencho_mixes_what_was_asked_or_is_refused(make_rig):
-    rig = make_rig(tools=("elbencho",))
-    (record,) = rig.run("-n", "^ElbenchoMixed").records
-    assert record["verdict"] == "UNREFERENCED", record["reason"]
-    metrics = {name: metric["median"] for name, metric in found(record).items()}
-    ways = ("read_bw", "write_bw", "write_iops", "read_iops")
-    assert list(metrics) == [*ways, "read_iops_ratio"]
-    assert metrics["write_iops"] / metrics["read_iops"] == pytest.approx(
-        3 / 7, rel=0.01
-    )
-    confirmed = {
-        f["metric"] for f in record["findings"] if "or more in each" in f["saw"]
-    }
-    assert confirmed >= {*ways}
-    assert "G8 ok elbencho checked its data in the warm-up" in said(record)
-    rig.program("elbencho", 'exec "$real" "${@/#70/50}"')
-    (record,) = rig.run("-n", "^ElbenchoMixed").records
-    assert record["verdict"] == "INVALID", record["reason"]
-    for metric in ways:
-        assert f"{metric}: G8 bytes: " in record["reason"]
-    rig.assert_clean()
 
 
 def test_an_untrue_report_of_reads_is_refused(mixing):

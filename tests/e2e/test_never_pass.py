@@ -141,7 +141,14 @@ def test_nothing_selected_is_no_pass_of_a_gate(fio_rig):
         run = fio_rig.reframe("-c", "checks/", *words, IOGAUGE_GATE="1")
         assert run.rc != 0, run.out
         assert run.records == []
-    assert fio_rig.reframe("-c", "checks/", "-l", "-nIor", IOGAUGE_GATE="1").rc == 0
+    for words in (("-l", "-nIor"), ("--dry-run", "-nIor")):
+        run = fio_rig.reframe("-c", "checks/", *words, IOGAUGE_GATE="1")
+        assert (run.rc, "a gate measures" in run.out) == (2, True), run.out
+    for words in (("--gate", "-l"), ("--gate", "--dry-run")):
+        assert fio_rig.iogauge("run", *words).rc == 2
+    for word in ("-l", "--dry-run"):
+        assert fio_rig.iogauge("run", word, IOGAUGE_GATE="1").rc == 2
+    assert fio_rig.iogauge("check", "--files", "rig", IOGAUGE_GATE="1").rc == 0
 
 
 def test_a_check_that_cannot_be_loaded(fio_rig):

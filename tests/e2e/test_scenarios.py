@@ -325,7 +325,7 @@ def test_nothing_healthy_is_refused(make_rig, tmp_path, kind, busy):
             point = overlay(devices, point)
         rig = make_rig(
             target=point / "t",
-            tools=("fio", "ior", "md-workbench", "mdtest"),
+            tools=("fio", "ior", "mdtest"),
             # A machine that nobody has described gets up to twice as much: a 32nd of it still takes as long as G4 demands.
             limits={"phase_seconds": "3 s", "case_bytes": "512 MiB"},
         )

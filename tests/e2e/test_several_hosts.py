@@ -293,20 +293,6 @@ def test_a_shared_file_is_written_by_all_hosts_through_each_library(
     assert {record["nodes"] for record in done.records} == {len(hosts)}
 
 
-@pytest.mark.skipif(shutil.which("elbencho") is None, reason="elbencho is not on PATH")
-def test_elbencho_mixes_on_all_hosts(cluster, make_module_rig):
-    rig = make_module_rig(tools=("elbencho", "ior"), limits={"case_bytes": "160 MiB"})
-    rig.declare(
-        scale={"nodes": 3, "tasks_per_node": 2}, hosts=cluster.names, interface="eth0"
-    )
-    record = run_on(cluster, rig, "-n", "^ElbenchoMixed").record
-    rig.assert_clean()
-    assert record["verdict"] in ("UNREFERENCED", "UNSTABLE"), record["reason"]
-    assert record["nodes"] == 3
-    rates = {metric["name"]: metric["median"] for metric in record["metrics"]}
-    assert rates["write_iops"] / rates["read_iops"] == pytest.approx(3 / 7, rel=0.01)
-
-
 def test_an_output_is_written_by_all_hosts(cluster, make_module_rig):
     if not HEADER.exists():
         pytest.skip(

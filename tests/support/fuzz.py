@@ -54,7 +54,7 @@ from iogauge_extras.loads.series import series_of_instants
 from iogauge_extras.loads.two_jobs import parse_disturbed
 from iogauge_extras.needle import judge as needle
 from iogauge_extras.page import charts, news, page
-from iogauge_extras.suites import elbencho, io500, md_workbench, wrf
+from iogauge_extras.suites import io500, wrf
 from support import stage as healthy
 from support.lustre import lov as encoder
 from support.lustre.recorded import parse_parameters, sessions
@@ -607,13 +607,6 @@ TOOL = (ToolOutputError,)
 _TOOLS: tuple[tuple[str, str, Callable[[str], ToolOutput], str], ...] = (
     ("ior.parse_json", "ior*.json", lambda text: parse_json(text, text[-400:]), "IOR"),
     ("mdtest.parse_table", "mdtest*.stdout", parse_table, "mdtest"),
-    ("md_workbench.parse", "mdworkbench*.stdout", md_workbench.parse, "md-workbench"),
-    (
-        "elbencho.parse",
-        "elbencho*.json",
-        lambda text: elbencho.parse(text, "write"),
-        "elbencho",
-    ),
     (
         "wrf.parse",
         "wrf_io*.txt",

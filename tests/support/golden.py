@@ -1,21 +1,25 @@
-"""Recorded job scripts: every case of every dry run of :mod:`e2e.dry_runs`, word for word.
+"""Recorded job scripts: of each family of checks on each kind of site, the script of one case.
 
-``tests/data/golden.jsonl.xz`` has a line of JSON for each case; ``xz -dc`` shows them. What differs is shown once for all
-cases that differ alike, by :func:`differences`.
+A family is a file in checks/. Its script is ``tests/data/golden/<dry run>/<family>.txt``: the first case of the first class
+that has one with phases. :mod:`e2e.dry_runs` says which cases there are.
 """
 
 from __future__ import annotations
 
-import json
-import lzma
+import re
 import shlex
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from difflib import unified_diff
 from pathlib import Path
 
-FILE = Path(__file__).parents[1] / "data" / "golden.jsonl.xz"
+_ROOT = Path(__file__).parents[2]
+FOLDER = _ROOT / "tests" / "data" / "golden"
+#: Words that are long, and the same in every script.
+_SHORT = {
+    "env PYTHONPATH=@ROOT@/reframe/src @PYTHON@ -m iogauge.job.agent": "@AGENT@",
+    "sh @ROOT@/reframe/src/iogauge/job/witness.sh": "@WITNESS@",
+}
 
 
 @dataclass(frozen=True)
@@ -67,48 +71,47 @@ class Case:
         return " ".join(words) + "".join(self.inputs.values())
 
 
-Runs = Mapping[str, Sequence[Case]]
+def families() -> dict[str, list[str]]:
+    """Names of the check classes in each file of checks/, in their order."""
+    return {
+        file.stem: re.findall(r"simple_test.*\nclass (\w+)", file.read_text())
+        for file in (_ROOT / "checks").glob("*.py")
+    }
 
 
-def read() -> dict[str, list[Case]]:
-    """Recorded cases by dry run."""
-    found: dict[str, list[Case]] = defaultdict(list)
-    for line in lzma.decompress(FILE.read_bytes()).decode().splitlines():
-        case = json.loads(line)
-        found[case.pop("dry_run")].append(Case(**case))
+def scripts(cases: Sequence[Case]) -> dict[str, str]:
+    """Script and input files of one case of each family that has any, by the family's name."""
+    found = {}
+    for family, classes in families().items():
+        mine = [case for case in cases if case.check in classes and case.phases]
+        if mine:
+            first = min(mine, key=lambda case: (classes.index(case.check), case.key))
+            text = f"# {first.title}: {first.nodes} nodes, {first.tasks} tasks\n{first.text}"
+            for long, short in _SHORT.items():
+                text = text.replace(long, short)
+            found[family] = text
     return found
 
 
-def write(runs: Runs) -> None:
-    """Record the cases of all dry runs anew."""
-    lines = [
-        json.dumps({"dry_run": name, **asdict(case)}, sort_keys=True)
-        for name, cases in sorted(runs.items())
-        for case in sorted(cases, key=lambda case: case.key)
-    ]
-    FILE.write_bytes(
-        lzma.compress("".join(f"{line}\n" for line in lines).encode(), preset=9)
-    )
+def read(dry_run: str) -> dict[str, str]:
+    """Recorded scripts of a dry run by family."""
+    return {file.stem: file.read_text() for file in (FOLDER / dry_run).glob("*.txt")}
 
 
-def differences(recorded: Sequence[Case], found: Sequence[Case]) -> str:
-    """Each difference, with the cases that have it; empty if there is none."""
-    before, after = ({case.key: case for case in cases} for cases in (recorded, found))
-    alike: dict[str, list[str]] = defaultdict(list)
-    for key in sorted(before.keys() | after.keys()):
-        old, new = before.get(key), after.get(key)
-        if old == new:
-            continue
-        texts = (
-            f"{one.nodes} {one.tasks}\n{one.text}" if one else "" for one in (old, new)
-        )
-        _, _, *lines = unified_diff(
-            *(text.splitlines() for text in texts), n=0, lineterm=""
-        )
-        alike["\n".join(line for line in lines if not line.startswith("@@"))].append(
-            key
-        )
-    return "\n".join(
-        f"{len(keys)} case(s), such as {keys[0]}:\n{lines}"
-        for lines, keys in alike.items()
-    )
+def write(dry_run: str, scripts: Mapping[str, str]) -> None:
+    """Record the scripts of a dry run anew."""
+    folder = FOLDER / dry_run
+    folder.mkdir(parents=True, exist_ok=True)
+    for file in folder.glob("*.txt"):
+        file.unlink()
+    for family, text in scripts.items():
+        (folder / f"{family}.txt").write_text(text)
+
+
+def differences(recorded: Mapping[str, str], found: Mapping[str, str]) -> str:
+    """The lines that differ, by family; empty if there are none."""
+    lines: list[str] = []
+    for family in sorted(recorded.keys() | found.keys()):
+        old, new = (texts.get(family, "").splitlines() for texts in (recorded, found))
+        lines += unified_diff(old, new, f"{family} recorded", family, n=0, lineterm="")
+    return "\n".join(lines)

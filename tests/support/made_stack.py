@@ -90,14 +90,23 @@ def environment(tmp_path, tasks=2, mpi_told="Open MPI v4.1.4", **lock):
     script(prefix / "bin/mpirun", MPIRUN)
     mpi(prefix, mpi_told)
     folder = tmp_path / "environments/here"
-    bin_ = folder / ".spack-env/view/bin"
-    script(bin_ / "ior", IOR.format(tasks=tasks))
-    for name in ("mdtest", "fio"):
-        script(bin_ / name, "#!/bin/sh\n")
-    library = folder / ".spack-env/view/lib/libdarshan.so"
-    library.parent.mkdir(exist_ok=True)
-    library.write_bytes(b"\x7fELF MPI_File_open")
-    (folder / "spack.lock").write_text(json.dumps(lock_of(prefix, **lock)))
+    solved = lock_of(prefix, **lock)
+    hashes = {made["name"]: made["hash"] for made in solved["concrete_specs"].values()}
+    files = {
+        "bin/ior": ("ior", IOR.format(tasks=tasks)),
+        "bin/mdtest": ("ior", "#!/bin/sh\n"),
+        "bin/fio": ("fio", "#!/bin/sh\n"),
+        "bin/darshan-parser": ("darshan-util", "#!/bin/sh\n"),
+        "lib/libdarshan.so": ("darshan-runtime", "\x7fELF MPI_File_open"),
+    }
+    for file, (package, text) in files.items():
+        installed = script(tmp_path / f"opt/{package}-{hashes[package]}" / file, text)
+        link = folder / ".spack-env/view" / file
+        link.parent.mkdir(parents=True, exist_ok=True)
+        link.symlink_to(installed)
+    (folder / "spack.lock").write_text(json.dumps(solved))
+    include = "../scope, {path: made-by-ci-find_externals.py}"
+    (folder / "spack.yaml").write_text(f"spack: {{include: [{include}]}}\n")
     return folder
 
 

@@ -11,8 +11,12 @@ FACTS: dict[str, Any] = {
     "stack": "92718f76de22",
     "lock_sha256": "83c1",
     "packages": {
-        "ior": {"hash": "i", "variants": {"lustre": True, "hdf5": False}},
-        "fio": {"hash": "f", "variants": {}},
+        "ior": {
+            "hash": "i",
+            "version": "4.0.0",
+            "variants": {"lustre": True, "hdf5": False},
+        },
+        "fio": {"hash": "f", "version": "3.42", "variants": {}},
         "mpi": {"hash": "m", "name": "openmpi"},
     },
 }

@@ -1,4 +1,4 @@
-"""What a case costs before it runs, what that rests on, and what a session may cost."""
+"""What a case costs before it runs, and what that rests on."""
 
 from dataclasses import replace
 
@@ -8,12 +8,10 @@ from rich.console import Console
 from iogauge.core.measurement import Reference
 from iogauge.core.units import duration
 from iogauge.plan import bounds
-from iogauge.plan.bounds import Cost
 from iogauge.plan.case import Access, CasePlan, PhasePlan
 from iogauge.plan.stage import PlannedCase
 from iogauge.report import plan_table
-from iogauge.session import current
-from iogauge.site.extras import Budget, PartitionExtras
+from iogauge.site.extras import PartitionExtras
 from support.orders import job_order
 
 GB = 1e9
@@ -93,26 +91,6 @@ def test_a_reference_knows_best_if_it_is_a_bandwidth():
     assert bounds.speed(READ, PLAN, site, known).source != "references"
 
 
-def test_a_session_spends_until_a_case_would_be_too_much(monkeypatch):
-    monkeypatch.delenv("IOGAUGE_OVER_BUDGET", raising=False)
-    run, limit = current.Session("s"), Budget(node_hours=1)
-    half, tenth = Cost(1800, 0, 1), Cost(360, 0, 1)
-    assert [run.spend("s:p", half, limit) for _ in range(2)] == ["", ""]
-    refused = run.spend("s:p", tenth, limit)
-    assert refused.startswith(
-        "refused: budget of s:p: node_hours: 1.1 planned, 1 allowed, 0.1"
-    )
-    assert "2 other(s)" in refused and "--over-budget" in refused
-    # What was refused costs nothing, another partition has a budget of its own, or none.
-    assert run.spent["s:p"] == Cost(3600, 0, 2)
-    assert (
-        run.spend("s:q", half, limit) == run.spend("s:r", Cost(1e9, 0, 1), None) == ""
-    )
-    monkeypatch.setenv("IOGAUGE_OVER_BUDGET", "1")
-    assert run.spend("s:p", tenth, limit) == ""
-    assert run.spent["s:p"].cases == 3
-
-
 # --- what people read -----------------------------------------------------------------------------
 
 
@@ -129,7 +107,6 @@ def case(number, check="IorPosix", **change):
         "node_minutes": 30.0,
         "seconds": 450.0,
         "rests_on": ("ceiling",),
-        "budget": None,
     }
     return PlannedCase(**values | change)
 
@@ -143,21 +120,6 @@ def shown(cases, width=200):
 
 def test_two_cases_of_one_name_are_two_rows():
     assert shown([case(1), case(1, partition="s:q")]).count("IorPosix 1") == 2
-
-
-def test_over_budget_says_by_how_much_a_partition_is():
-    limit = Budget(node_hours=1).model_dump()
-    mine = [
-        case(1, budget=limit),
-        case(2, budget=limit, node_minutes=60.0),
-        case(3, partition="s:q"),
-    ]
-    (text,) = plan_table.over_budget(mine)
-    assert text == "over budget: s:p: node_hours: 1.5 planned, 1 allowed, 0.5 over"
-    assert plan_table.over_budget(mine[:1]) == []
-    bytes_only = Budget.model_validate({"written": "6 GiB"}).model_dump()
-    (text,) = plan_table.over_budget([case(n, budget=bytes_only) for n in (1, 2)])
-    assert "8 GiB planned, 6 GiB allowed, 2 GiB over" in text
 
 
 def test_a_case_that_its_time_limit_would_end_is_named():

@@ -1,43 +1,77 @@
-"""A bundle for a vendor: what is in it, and what is not."""
+"""A bundle for a vendor: what is in it, what is not, and its commands, run by hand."""
 
+import dataclasses
 import getpass
 import hashlib
 import io
 import json
 import os
 import socket
+import subprocess
 import tarfile
+from collections.abc import Sequence
+
+import pytest
 
 from iogauge_extras.page import bundle
 from support import records
 
+JOB = """#!/bin/bash
+export OMPI_ALLOW_RUN_AS_ROOT=1
+export IOG_DIR=/gone/iogauge/me/session/IorPosix
+. '/some where/job.sh'
+iog_prepare() {
+    iog_phase facts-start iog_do facts "$IOG_DIR" facts-start
+    iog_phase setstripe lfs setstripe -c 2 "$IOG_DIR"
+}
+iog_case() {
+    [ "$IOG_REP" != 1 ] || iog_phase facts-before iog_do facts "$IOG_DIR" facts-before
+    iog_reset
+    iog_verify -G=1
+    iog_phase write mpirun -np 2 sh '/some where/witness.sh' "$IOG_STAGE" "write.$IOG_REP" --sync "$IOG_DIR" ior -o "$IOG_DIR/data" -O "summaryFile=ior.$IOG_REP.json" "${IOG_VERIFY[@]}"
+    iog_phase evict-read iog_do evict "$IOG_DIR" "evict-read.$IOG_REP"
+    iog_phase read sh '/some where/witness.sh' "$IOG_STAGE" "read.$IOG_REP" fio read.fio
+}
+iog_open env PYTHONPATH=/some/src python -m iogauge.job.agent open case.json
+iog_prepare
+iog_repeat 0 1 iog_case
+"""
 
-def kept(state, record, text, moved_s=1.0):
-    """What ReFrame keeps of a case: its report, and a folder with the raw output."""
-    place = state / "output" / "IorPosix"
-    place.mkdir(parents=True, exist_ok=True)
-    (place / "write.1.out").write_text(text)
-    (place / "data").write_bytes(b"\0\1")
-    (state / "reports").mkdir(exist_ok=True)
-    case = {
-        "display_name": record.case,
-        "stagedir": str(state / "gone"),
-        "outputdir": str(place),
-        "job_completion_time_unix": (place / "data").stat().st_mtime - moved_s,
-    }
-    report = state / "reports" / f"run-{record.session}.json"
-    report.write_text(json.dumps({"runs": [{"testcases": [case]}]}))
+
+def kept(state, kept_records: Sequence[records.Record], moved_s=1.0, job=JOB):
+    """What ReFrame keeps of cases: its report, and a folder for each with the raw output."""
+    cases = []
+    for number, record in enumerate(kept_records):
+        place = state / "output" / str(number)
+        place.mkdir(parents=True)
+        (place / "write.1.out").write_text(f"raw of {record.partition} {record.case}")
+        (place / "rfm_job.sh").write_text(job)
+        (place / "read.fio").write_text("[read]\n")
+        (place / "data").write_bytes(b"\0\1")
+        cases.append(
+            {
+                "display_name": record.case,
+                "partition": record.partition,
+                "environ": record.environment,
+                "stagedir": str(state / "gone"),
+                "outputdir": str(place),
+                "job_completion_time_unix": (place / "data").stat().st_mtime - moved_s,
+            }
+        )
+    (state / "reports").mkdir()
+    report = state / "reports" / f"run-{kept_records[0].session}.json"
+    report.write_text(json.dumps({"runs": [{"testcases": cases}]}))
 
 
 def test_a_bundle_has_raw_outputs_commands_and_hashes_and_nothing_private(tmp_path):
     host, home = socket.gethostname(), os.path.expanduser("~")
     fingerprint = {"nodes": "oss-node[01-04]", "kernel": "6.1"}
-    one = records.record("FAIL", commands=["ior -a POSIX"], fingerprint=fingerprint)
-    said = f"{host} {home}/x oss-node03 10.1.2.3 10.1.2.3 10.9.9.9 {host}er"
-    kept(tmp_path, one, said)
-    files = bundle.contents(tmp_path, [one], f"<p>{host}</p>")
-    (raw,) = (name for name in files if name.startswith("raw/"))
-    assert raw.endswith("write.1.out")
+    record = records.record("FAIL", fingerprint=fingerprint)
+    kept(tmp_path, [record])
+    private = f"{host} {home}/x oss-node03 10.1.2.3 10.1.2.3 10.9.9.9 {host}er"
+    (tmp_path / "output/0/write.1.out").write_text(private)
+    files = bundle.contents(tmp_path, [record], f"<p>{host}</p>").files
+    (raw,) = (name for name in files if name.endswith("/write.1.out"))
     assert "/home/user/x" in files[raw] and files[raw].endswith(f"{host}er")
     assert files[raw].count("address1") == 2 and "address2" in files[raw]
     for text in ("10.1.2.3", home + "/", "oss-node03"):
@@ -45,7 +79,6 @@ def test_a_bundle_has_raw_outputs_commands_and_hashes_and_nothing_private(tmp_pa
     assert (
         host not in files["page.html"] and getpass.getuser() not in files["page.html"]
     )
-    assert "ior -a POSIX" in files["commands.sh"] and "FAIL" in files["commands.sh"]
     with tarfile.open(fileobj=io.BytesIO(bundle.packed(files, "b"))) as tar:
         for member in tar.getmembers():
             data = tar.extractfile(member).read()
@@ -55,9 +88,132 @@ def test_a_bundle_has_raw_outputs_commands_and_hashes_and_nothing_private(tmp_pa
     assert bundle.packed(files, "b") == bundle.packed(files, "b")
 
 
+def test_every_partition_and_repeat_has_a_folder_of_its_own(tmp_path):
+    made = [
+        records.record(
+            "FAIL", partition=partition, case=f"IorPosix %.repeat_no={number}"
+        )
+        for partition in ("fast", "slow")
+        for number in range(2)
+    ]
+    kept(tmp_path, made)
+    files = bundle.contents(tmp_path, made, "").files
+    raw = [text for name, text in files.items() if name.endswith("/write.1.out")]
+    expected = [f"raw of {record.partition} {record.case}" for record in made]
+    assert raw == expected
+
+
 def test_outputs_of_a_newer_run_are_not_those_of_the_session(tmp_path):
-    one = records.record("FAIL")
-    kept(tmp_path, one, "newer", moved_s=86400.0)
-    assert not any(
-        name.startswith("raw/") for name in bundle.contents(tmp_path, [one], "")
+    record = records.record("FAIL")
+    kept(tmp_path, [record], moved_s=86400.0)
+    files = bundle.contents(tmp_path, [record], "").files
+    assert not any(name.startswith("raw/") for name in files)
+    assert "job script is no longer kept" in files["commands.sh"]
+
+
+def test_inputs_that_waited_hours_in_a_queue_are_kept(tmp_path):
+    record = records.record("FAIL")
+    kept(tmp_path, [record])
+    os.utime(tmp_path / "output/0/read.fio", (1, 1))
+    assert any(
+        name.endswith("/read.fio")
+        for name in bundle.contents(tmp_path, [record], "").files
     )
+
+
+def test_a_host_that_is_called_as_a_file_system_or_path_changes_no_path(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setattr(socket, "gethostname", lambda: "lustre")
+    target = {"path": "/lustre/scratch", "type": "lustre"}
+    record = records.record("FAIL", target=target, fingerprint={"nodes": "node7"})
+    kept(tmp_path, [record])
+    (tmp_path / "output/0/write.1.out").write_text("lustre /mnt/node7/x node7")
+    made = bundle.contents(tmp_path, [record], "")
+    (raw,) = (text for name, text in made.files.items() if name.endswith("write.1.out"))
+    assert raw == "lustre /mnt/node7/x host2" and made.left == ["lustre"]
+    assert '"/lustre/scratch"' in made.files["records.jsonl"]
+
+
+@pytest.fixture
+def unpacked(tmp_path):
+    """A bundle of one case, unpacked; programs that note their words; a storage."""
+    record = records.record("FAIL", nodes=1, tasks_per_node=2)
+    kept(tmp_path, [record])
+    files = bundle.contents(tmp_path, [record], "").files
+    for name, text in files.items():
+        (tmp_path / "b" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "b" / name).write_text(text)
+    (tmp_path / "bin").mkdir()
+    for name in ("ior", "fio", "lfs"):
+        program = tmp_path / "bin" / name
+        program.write_text(f'#!/bin/sh\necho "{name} $*" >>"{tmp_path}/words"\n')
+        program.chmod(0o755)
+    mpirun = tmp_path / "bin/mpirun"
+    mpirun.write_text(f'#!/bin/sh\necho "$1 $2" >>"{tmp_path}/words"\nshift 2\n"$@"\n')
+    mpirun.chmod(0o755)
+    (tmp_path / "storage").mkdir()
+    (tmp_path / "here").mkdir()
+    return tmp_path
+
+
+def by_hand(place, *words):
+    return subprocess.run(
+        ["bash", place / "b/commands.sh", *words],
+        cwd=place / "here",
+        env={"PATH": f"{place / 'bin'}:/usr/bin:/bin"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_commands_run_by_hand_with_launcher_and_layout_and_leave_nothing(unpacked):
+    done = by_hand(unpacked, unpacked / "storage", "1")
+    assert (done.returncode, os.listdir(unpacked / "storage")) == (0, [])
+    words = (unpacked / "words").read_text()
+    directory = f"{unpacked}/storage/iogauge-bundle."
+    assert words.startswith(f"lfs setstripe -c 2 {directory}")
+    assert f"-np 2\nior -o {directory}" in words and "summaryFile=ior.1.json" in words
+    assert words.count("fio read.fio") == 2 and "-G=1" not in words
+    (results,) = (unpacked / "here").iterdir()
+    assert (results / "read.fio").read_text() == "[read]\n"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("", "1"), ("/", "1"), ("/nowhere", "1"), (".",), (".", "2"), (".", "1;id")],
+)
+def test_a_wrong_directory_or_case_is_refused_before_a_byte(unpacked, words):
+    assert by_hand(unpacked, *words).returncode == 2
+    assert not (unpacked / "words").exists()
+    assert os.listdir(unpacked / "here") == []
+
+
+def test_a_missing_program_is_refused_before_a_byte(unpacked):
+    (unpacked / "bin/lfs").unlink()
+    done = by_hand(unpacked, unpacked / "storage", "1")
+    assert done.returncode == 2 and "needs lfs" in done.stderr
+    assert os.listdir(unpacked / "storage") == []
+
+
+@pytest.mark.parametrize(
+    ("line", "why"),
+    [
+        ("iog_phase pin env python -m iogauge.job.agent pin pins.json", "itself"),
+        ('iog_phase read fio "--output=x" gone.fio', "gone.fio of read was not kept"),
+        ("iog_parts read 1 2 read.fio out 3 4 read.fio out", "several clients"),
+    ],
+)
+def test_a_case_that_needs_iogauge_says_so(tmp_path, line, why):
+    record = dataclasses.replace(records.record("FAIL"), commands=["fio x"])
+    kept(tmp_path, [record], job=line)
+    script = bundle.contents(tmp_path, [record], "").files["commands.sh"]
+    assert why in script and "    # fio x\n" in script
+
+
+def test_fio_clients_need_servers_on_the_nodes(tmp_path):
+    record = records.record("FAIL", nodes=4)
+    kept(tmp_path, [record], job="iog_client read read.fio out.json")
+    script = bundle.contents(tmp_path, [record], "").files["commands.sh"]
+    assert "servers 4\n" in script and '"--client=$here/servers" read.fio' in script

@@ -253,3 +253,34 @@ def test_a_metric_has_its_declared_and_its_measured_ceiling_beside_it(tmp_path):
         "measured": "",
         "held": "",
     }
+
+
+def test_a_derived_figure_limits_and_contradicts_nothing(tmp_path, monkeypatch):
+    """It is of several cases, and so of no number of nodes."""
+    monkeypatch.setattr(ceilings.time, "time", lambda: NOW)
+    fast = [metric_of("write_plateau", 9000.0)]
+    found = {
+        "NetworkCeiling": {"nodes": 2, "metrics": [metric_of("pair_median", 100.0)]},
+        "IorPosix": {"nodes": 2, "metrics": [metric_of("write_bw", 150.0)]},
+        "TaskScalingCurve": {"nodes": None, "metrics": fast},
+    }
+    for check, values in found.items():
+        records.append(
+            tmp_path / "mysite" / f"{check}.jsonl",
+            records.values(
+                "UNREFERENCED", session=check, check=check, case=check, **values
+            ),
+        )
+    seen = ceilings.of_history(tmp_path, "mysite", "lustre", DECLARED)
+    assert seen.reached["write"].case == "IorPosix"
+    problems = {
+        layer.name: layer.problem for layer in seen.layers if layer.direction == "write"
+    }
+    assert problems == {ceilings.NETWORK: ""}
+
+
+def metric_of(name: str, mib_s: float) -> dict[str, Any]:
+    """A valid metric of one sample without reference."""
+    return records.metric(
+        name, "UNREFERENCED", samples=[mib_s], median=mib_s, reference=None
+    )

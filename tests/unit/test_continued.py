@@ -120,6 +120,9 @@ def days(folder, prints, check="IorPosix"):
         ([LUSTRE, {**SILENT, "kernel": "6.2"}, {**NEWER, "kernel": "6.2"}], "abb"),
         ([LUSTRE, {**SILENT, "kernel": "6.3"}, {**LUSTRE, "kernel": "6.2"}], "abc"),
         ([SILENT, SILENT], "aa"),
+        # Records of before know no settings: the first that are known go on with them.
+        ([KNOWN, {**KNOWN, "settings": "1"}, {**KNOWN, "settings": "2"}], "aab"),
+        ([{**KNOWN, "settings": "1"}, {**KNOWN, "settings": "1"}], "aa"),
         ([], ""),
     ],
 )

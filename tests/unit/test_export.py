@@ -1,18 +1,16 @@
-"""What other tools read: OpenMetrics, Parquet, Markdown and Grafana's dashboard."""
+"""What other tools read: OpenMetrics, Markdown and Grafana's dashboard."""
 
 import json
 import os
 import re
 from pathlib import Path
 
-import polars as pl
 import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 from typer.testing import CliRunner
 
 from iogauge.cli import app
 from iogauge.judge.verdict import Verdict
-from iogauge.records.rows import COLUMNS
 from iogauge.report import export
 from support import records
 from support.records import append, metric
@@ -95,23 +93,6 @@ def home(tmp_path, monkeypatch):
     return tmp_path
 
 
-def run(*words):
-    done = CliRunner().invoke(app.app, list(words))
-    assert done.exit_code == 0, done.output
-    return done.output
-
-
-def test_parquet_has_the_documented_columns_and_the_site(home):
-    file = home / "h.parquet"
-    assert "3 row(s)" in run("history", "--export", str(file), "--site", "here")
-    frame = pl.read_parquet(file)
-    assert dict(frame.schema) == {"site": pl.String, **COLUMNS}
-    assert frame["site"].unique().to_list() == ["here"]
-    assert frame["median"].to_list() == [540.75] * 3
-    run("history", "--verdict", "FAIL", "--export", str(file))
-    assert pl.read_parquet(file)["session"].to_list() == ["20270102T1-n-1"]
-
-
 def test_a_file_that_cannot_be_written_is_named(home):
     file = home / "nowhere" / "file"
     done = CliRunner().invoke(app.app, ["report", "--html", str(file)])
@@ -124,6 +105,6 @@ def test_what_is_no_file_is_written_and_not_replaced(home):
     pipe = home / "pipe"
     os.mkfifo(pipe)
     reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
-    run("report", "--junit", str(pipe))
+    CliRunner().invoke(app.app, ["report", "--junit", str(pipe)])
     assert os.read(reader, 100).startswith(b"<?xml") and pipe.is_fifo()
     os.close(reader)

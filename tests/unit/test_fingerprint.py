@@ -204,6 +204,8 @@ def test_what_the_case_knows_of_itself():
         hosts=["n2", "n1"],
         tools=["fio 3.33", "ior 4.0.0"],
         commands=["/x/ior -o $IOG_DIR/f.$IOG_REP", "ior -r"],
+        inputs={"a.fio": "[a]\nsize=1m\n"},
+        repetitions=3,
         stack={"fingerprint": "ab12", "hashes": {"ior": "h1"}, "environment": "e"},
         data_types=["random", "random"],
     )
@@ -215,6 +217,8 @@ def test_what_the_case_knows_of_itself():
         "stack.ior": "h1",
         "command": found["command"],
         "command.text": "ior -o DIR/f.REP; ior -r",
+        "settings": found["settings"],
+        "settings.text": "repetitions 3; a.fio: [a] size=1m",
         "data_type": "random",
     }
     assert re.fullmatch(r"[0-9a-f]{12}", str(found["command"]))
@@ -224,6 +228,30 @@ def test_what_the_case_knows_of_itself():
         )
         == {}
     )
+
+
+@pytest.mark.parametrize(
+    ("change", "same"),
+    [
+        ({"commands": ["ior -b 2m"]}, False),
+        ({"inputs": {"a.fio": "size=2m"}}, False),
+        ({"repetitions": 1}, False),
+        ({"hosts": ["n3"], "commands": ["ior -b 1m -H n3"]}, True),
+        ({"commands": ["ior -b 1m  -H n1"]}, True),
+    ],
+)
+def test_what_is_measured_with_makes_the_settings(change, same):
+    before = {
+        "hosts": ["n1"],
+        "tools": [],
+        "commands": ["ior -b 1m -H n1"],
+        "inputs": {"a.fio": "size=1m"},
+        "repetitions": 3,
+    }
+    old, new = (
+        evidence_fingerprint.of_case(**given) for given in (before, before | change)
+    )
+    assert (old["settings"] == new["settings"]) is same
 
 
 # --- the machine ----------------------------------------------------------------------------------

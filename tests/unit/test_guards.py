@@ -930,30 +930,55 @@ def test_g11_believes(files, targets, shared):
 @pytest.mark.parametrize(
     ("files", "targets", "saw"),
     [
-        ([], 4, "0 file(s) on 0 of 4 storage targets"),
-        (
-            spread_over(0, 0),
-            4,
-            "2 file(s) on 1 of 4 storage targets (placed at random: 1.8)",
-        ),
+        (spread_over(0, 0), 4, "on 1 of 4 storage targets, at most 2 on one"),
         (spread_over(*range(8), 0, 0), 10, "on 8 of 10"),
         (spread_over(*range(9), 0), 10, "at most 2 on one (target 0), mean 1"),
         (spread_over(5, 6, 7, 8), 4, "on 0 of 4"),
         (spread_over(0, 0, 0, 0, 1, 2, 3, 3), 4, "at most 4 on one (target 0), mean 2"),
     ],
 )
-def test_g11_objects(files, targets, saw):
-    finding = covered(files, range(targets))
-    assert finding.outcome is INVALID, finding
-    says(finding, "G11", saw, "k >= 0.9", "1.5 x mean")
-    claimed = covered(files, range(targets), asked=False, saturates=True)
-    assert claimed.outcome is (INVALID if files and targets else WARN)
-    assert covered(files, range(targets), asked=False).outcome is WARN
-    # A pool of the site's says no more of where they lie in it.
-    in_pool = laid_out(
-        noted(files), Layout(pool="flash"), usable=range(targets), saturates=False
+def test_g11_remarks_what_an_allocator_may_do(files, targets, saw):
+    finding = covered(files, range(targets), saturates=True)
+    assert finding.outcome is WARN
+    says(finding, "G11", saw, "0.9", "1.5 x mean")
+
+
+#: 32 new files of two stripes on a healthy Lustre 2.17 with four targets, in order.
+ALLOCATED = [(0, 1), (2, 3), (1, 2), (3, 0), (2, 3), (0, 1), (3, 0), (1, 2)]
+
+
+@pytest.mark.parametrize("first", range(8))
+@pytest.mark.parametrize("count", [1, 2, 3, 4, 6, 8])
+def test_g11_never_refuses_what_lustre_did(first, count):
+    osts = [ALLOCATED[(first + n) % 8] for n in range(count)]
+    files = [laid(f"f.{n}", *pair) for n, pair in enumerate(osts)]
+    assert covered(files, range(4), saturates=True).outcome in (OK, WARN)
+
+
+@pytest.mark.parametrize(
+    ("asked", "saturates", "free", "outcome"),
+    [
+        (True, False, 90, INVALID),
+        (False, True, 90, INVALID),
+        (False, False, 90, WARN),
+        (False, True, 70, WARN),  # Lustre weighs targets that are unequally full
+    ],
+)
+def test_g11_refuses_what_no_allocator_does(asked, saturates, free, outcome):
+    files = spread_over(*[0] * 16)
+    case, striped = laid_out(
+        noted(files),
+        Layout(stripe_count=1) if asked else None,
+        usable=range(4),
+        saturates=saturates,
     )
-    assert striping.coverage(in_pool).outcome is WARN
+    opened = case.evidence.opened
+    *rest, last = (replace(target, bytes_free=90) for target in opened.targets)
+    targets = (*rest, replace(last, bytes_free=free))
+    evidence = replace(case.evidence, opened=replace(opened, targets=targets))
+    finding = striping.coverage((replace(case, evidence=evidence), striped))
+    assert finding.outcome is outcome, finding
+    assert covered([], range(4)).outcome is INVALID
 
 
 @pytest.mark.parametrize(

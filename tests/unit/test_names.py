@@ -5,9 +5,7 @@ import re
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from typer.testing import CliRunner
 
-from iogauge.cli.app import OLD, app
 from iogauge.records import names
 from iogauge.records.record import short_name
 
@@ -76,13 +74,3 @@ def test_a_repetition_is_no_case_of_its_own():
 def test_a_slip_is_an_error_that_says_what_was_meant(slip, said):
     with pytest.raises(ValueError, match=re.escape(said)):
         names.chosen(slip, ["FioRandomRead %block=4KiB"])
-
-
-@pytest.mark.parametrize("old", OLD)
-def test_an_old_name_of_a_command_works_and_says_the_new_one(old):
-    new = " ".join(OLD[old])
-    done = CliRunner().invoke(app, [old, "--help"], terminal_width=200)
-    command = new.partition(" --")[0]
-    assert done.exit_code == 0
-    assert f"'{old}' is now '{new}'" in " ".join(done.output.split())
-    assert f" {command} " in done.output

@@ -210,11 +210,6 @@ def test_what_was_prepared_is_not_emptied_between_repetitions():
             {"repeat": [phase("meta", "metadata", data=None)] * 2, "repetitions": 1},
             *(0, 0, 6 + 4 + 40),
         ),
-        # Two nodes make 2000 files in a second, and remove as many.
-        (
-            {"repeat": [phase("meta", "metadata", data=None, untimed_files=4000)]},
-            *(0, 0, 6 + 4 * (1 + 4) + 40),
-        ),
         # One execution that reads, too, and does each twice.
         (
             {

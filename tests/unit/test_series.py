@@ -1,7 +1,5 @@
 """The series of an execution: from the looks of the first node to minutes, dips and levels."""
 
-import re
-
 import pytest
 
 from iogauge.core.measurement import (
@@ -15,7 +13,6 @@ from iogauge.guards import figures
 from iogauge.guards.finding import Outcome
 from iogauge.plan.observations import (
     MOVED,
-    SERVERS,
     Instant,
     NodeObservations,
     Observation,
@@ -155,32 +152,3 @@ def test_g17_names_levels_and_dips():
     )
     assert Series(1.0, rates).dips == [Dip(100.0, 5.0, pytest.approx(0.2))]
     assert Series(1.0, rates).change == Change(40.0, 300.0 * MIB, 100.0 * MIB)
-
-
-def test_g17_says_what_the_servers_counted_in_a_dip():
-    rates = [100.0] * 120
-    rates[40:52] = [2.0] * 12
-    counted = [
-        Observation(
-            90.0 + n,
-            SERVERS,
-            ["lctl", "", {"rig-OST0003": [sum(of), 0, 0], "rig-OST0000": [7, 0, 0]}],
-        )
-        for n, of in enumerate(
-            [int(MIB * rate) for rate in [0.0] * 13 + rates][:k] for k in range(133)
-        )
-    ]
-    moved = [Observation(i.time, MOVED, [i.read, i.written]) for i in looks(rates)]
-    seen = with_series(
-        output(120.0),
-        NodeObservations({"n1": [*moved, *counted]}),
-        RUN,
-        "write, repetition 1",
-    )
-    found = g17(seen.parameters[SERIES])
-    assert found.outcome is Outcome.WARN
-    assert re.search(
-        r"; the servers counted from \S+ to \S+ UTC: rig-OST0003 moved [0-9.]+ MiB/s, ",
-        found.saw,
-    )
-    assert "OST0000" not in found.saw

@@ -100,7 +100,7 @@ def test_what_cannot_be_removed_is_said_with_the_command(tmp_path, capsys):
         ("1", ["-r"], 0, 1),
         ("1", ["-rv"], 0, 1),
         ("1", ["-r"], 1, 0),
-        ("1", ["-l"], 0, 0),
+        ("1", ["-l"], 0, 2),
         ("", ["-r"], 0, 0),
     ],
 )
@@ -117,16 +117,27 @@ def test_a_gate_that_decides_nothing_fails(tmp_path, gate, words, decided, statu
     environment = {**os.environ, "PYTHONPATH": str(SOURCE), "IOGAUGE_GATE": gate}
     done = completed([sys.executable, "-c", script, *words], env=environment)
     assert done.returncode == status, done.stderr
-    proven = decided or "-l" in words
-    said = (
-        ""
-        if proven
-        else "FAILED: this run"
-        if gate
-        else "nothing proven: no case was measured"
-    )
-    assert said in done.stderr and ("no case was measured" in done.stderr) is not proven
+    said = {
+        0: "nothing proven: no case was measured",
+        1: "FAILED: this run",
+        2: "a gate measures",
+    }
+    assert decided or said[status] in done.stderr
+    assert ("no case was measured" in done.stderr) is not (decided or "-l" in words)
     assert not (tmp_path / "iogauge").exists()
+
+
+def test_a_gate_takes_no_modules_from_elsewhere(tmp_path):
+    """One of them may change the judge, as sitecustomize, or in the place of a module of Python."""
+    script = (
+        "from iogauge.session.current import guard_gate; guard_gate(); print('judged')"
+    )
+    environment = {**os.environ, "PYTHONPATH": f"{SOURCE}:{tmp_path}"}
+    for gate, status in (("1", 2), ("", 0)):
+        environment["IOGAUGE_GATE"] = gate
+        done = completed([sys.executable, "-c", script, "-r"], env=environment)
+        assert done.returncode == status, done.stderr
+        assert (f"PYTHONPATH names {tmp_path}: modules" in done.stderr) is (status == 2)
 
 
 def test_stages_of_old_sessions_are_found(tmp_path, monkeypatch):

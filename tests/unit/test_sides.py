@@ -8,7 +8,7 @@ import scipy
 from typer.testing import CliRunner
 
 from iogauge.cli import app
-from iogauge_extras.compare import sides
+from iogauge_extras.compare import sides, window
 from iogauge_extras.compare.logs import CompareError
 from support import records
 from support.records import append, metric
@@ -67,6 +67,38 @@ def test_the_interval_is_that_of_the_bootstrap():
 
 def test_without_two_values_there_is_no_interval():
     assert sides.interval([1.0], [1.0, 2.0]) == (None, None)
+
+
+def ratio(mark, runs, value=1.0):
+    """A ratio as a window shows it."""
+    fixed = dict.fromkeys(("low", "high", "per_tib", "per_server"))
+    return sides.Ratio(
+        case="Ior",
+        metric=f"{mark}_bw",
+        unit="MiB/s",
+        a=1.0,
+        b=value,
+        runs=runs,
+        ratio=value,
+        over="",
+        mark=mark,
+        **fixed,
+    )
+
+
+@pytest.mark.parametrize(
+    ("ratios", "text"),
+    [
+        ([("worse", (3, 3)), ("alike", (3, 3))], "of 2 metrics: 1 worse, 1 alike"),
+        (
+            [("differs", (2, 2), 0.165), ("alike", (2, 2))],
+            "of 2 metrics: 1 alike, 1 not decided. 2 run(s) of a side decide nothing, 3 are needed: window start "
+            "--runs 3. The largest difference: Ior differs_bw x 0.165",
+        ),
+    ],
+)
+def test_a_window_that_cannot_decide_says_so(ratios, text):
+    assert window.effect([ratio(*values) for values in ratios]) == text
 
 
 def test_per_server_and_per_tib(tmp_path):

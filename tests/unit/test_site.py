@@ -92,7 +92,6 @@ def test_a_sound_site_has_no_mistake():
 )
 def test_an_unknown_key_is_named_with_the_known_ones(below, allowed):
     own = {
-        "budget": {"node_hours": 1},
         "cases": {"FioMetadata": {}},
         "tiers": {"quick": {}},
     }
@@ -428,7 +427,7 @@ def test_an_environment_gets_what_its_stack_has_built(tmp_path, monkeypatch):
     write_facts(tmp_path / "environments" / "site" / ".spack-env")
     (tmp_path / "sites").mkdir()
     environment = load_site(tmp_path / "sites", with_stack("site"))
-    ior = ["ior", "ior-mpiio", "md-workbench", "mdtest"]
+    ior = ["ior", "ior-mpiio", "mdtest"]
     assert environment["features"] == ["fio", "fio-metadata", *ior]
     command, proof = environment["prepare_cmds"]
     assert proof.startswith('[ "$?" -eq 0 ] || {')

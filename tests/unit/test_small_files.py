@@ -13,24 +13,15 @@ DATA = 3901 * 40
 
 
 @pytest.mark.parametrize(
-    ("target", "random", "claims", "data_bytes"),
+    ("target", "claims"),
     [
-        ({"type": "ext4"}, False, True, None),  # a stonewall may leave fewer files
-        ({"type": "ext4"}, True, True, DATA),
-        ({"type": "btrfs", "compresses": True}, False, False, None),
-        ({"type": "btrfs", "compresses": True}, True, False, None),
-        (
-            {"type": "lustre"},
-            False,
-            False,
-            None,
-        ),  # the answer to open(2) may hold the data
-        ({"type": "lustre"}, True, True, DATA),
+        ({"type": "ext4"}, True),
+        ({"type": "btrfs", "compresses": True}, False),
+        # The answer to open(2) may hold the data.
+        ({"type": "lustre"}, False),
     ],
 )
-def test_reads_of_small_files_claim_bytes(
-    target, random, claims, data_bytes, monkeypatch
-):
+def test_reads_of_small_files_claim_bytes(target, claims, monkeypatch):
     output = ToolOutput("mdtest", "4.0.0", (Phase("read", {}, 1.0, operations=40),))
     monkeypatch.setattr("iogauge.cases.mdtest._parse", lambda printed: output)
     read = PhasePlan(
@@ -42,9 +33,8 @@ def test_reads_of_small_files_claim_bytes(
         access=Access(direction="read"),
     )
     site = extras(target={"path": "/scratch", **target})
-    check = SimpleNamespace(site=site, random_reads=random, file_bytes=3901)
-    counted = MdtestCheck._counted(check, read, DATA)
-    assert counted.data_bytes == data_bytes
+    check = SimpleNamespace(site=site, file_bytes=3901)
+    counted = MdtestCheck._counted(check, read)
     assert counted.parse is not None
     (phase,) = counted.parse(SimpleNamespace()).phases
     assert phase.bytes_moved == (DATA if claims else None)

@@ -78,7 +78,6 @@ def test_a_tier_may_have_sizes_of_its_own_and_a_check_others_in_every_tier():
         ({"hosts": ["n1", "-x"]}, "String should match"),
         ({"interface": "eth0; rm"}, "String should match"),
         ({"rights": ["root"]}, "lustre-checksums"),
-        ({"budget": {"node_hours": 0}}, "greater than 0"),
     ],
 )
 def test_what_makes_no_sense_is_refused(extras, message):

@@ -14,6 +14,7 @@ from iogauge.core.measurement import Moment, Quantity
 from iogauge.evidence.model import ClockReading
 from iogauge.guards.finding import Outcome
 from iogauge.judge.verdict import Verdict
+from iogauge.node.between import Library
 from iogauge.node.counters import Reading
 from iogauge.node.files import GONE, Block, Eviction, Held
 from iogauge.node.mounts import Mount
@@ -435,6 +436,9 @@ UNTRUE = {
         "another word, beyond which mdtest prints none": (metadata(), cut("y" * 1000)),
         "fewer tasks": said("write", tasks=1),
         "a second version": said("write", version="3.3.0"),
+        "another version than the stack's": lambda c: replace(
+            c, plan=replace(c.plan, stack_versions={"ior": "4.0.1"})
+        ),
         "another version on a node": left(
             versions={"n1": {"ior": "4.0.0"}, "n2": {"ior": "3.3.0"}}
         ),
@@ -564,7 +568,9 @@ UNTRUE = {
     },
     ("G22 environment", INVALID): {
         "eatmydata": facts(**{"preload.LD_PRELOAD": "libeatmydata.so"}),
-        "faketime, loaded by a wrapper": left(loaded=("libfaketime.so.1",)),
+        "faketime, loaded by a wrapper": left(
+            loaded=(Library("/a/libfaketime.so.1", "", ("time",)),)
+        ),
     },
     ("G7 units", INVALID): {
         "operations times size is not the bandwidth": said("read", operations=2048)

@@ -21,7 +21,6 @@ from iogauge.tools.mdtest import parse_table
 from iogauge_extras.ceilings import iperf3
 from iogauge_extras.darshan import log as darshan
 from iogauge_extras.darshan.figures import of_log
-from iogauge_extras.suites import elbencho
 from iogauge_extras.suites.io500 import geometric_mean
 from support import stage
 
@@ -224,32 +223,7 @@ def test_what_fio_says_before_its_json_is_kept(error):
         assert fio.parse_json(text).warnings == (said,)
 
 
-# --- elbencho, IO500, iperf3 ----------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("report", "mib", "each_second", "milliseconds", "words"),
-    [
-        ("breuner/elbencho#75", 10240, 885.9, 11559, ""),
-        ("breuner/elbencho#93", 37927, 21.067, 1800279, ""),
-        # The rate when the first was done, over all bytes.
-        ("breuner/elbencho#33", 262144, 50501.0, 7353, "it says 7353 ms"),
-    ],
-)
-def test_elbencho(report, mib, each_second, milliseconds, words):
-    line = json.loads(sample("elbencho_write.json"))
-    figures = {
-        "bytes": mib << 20,
-        "bytes/s": int(each_second * 2**20),
-        "elapsed_time_ms": milliseconds,
-    }
-    line["last_done"] |= {key: str(value) for key, value in figures.items()}
-    said = refusal(elbencho.parse, json.dumps(line), "write")
-    assert words in said if words else said == "", report
-    # elbencho#93: a run that was to read as well, and did not.
-    assert "expected one phase READ" in refusal(
-        elbencho.parse, json.dumps(line), "read"
-    )
+# --- IO500, iperf3 ------------------------------------------------------------------------------
 
 
 def test_the_means_of_io500_are_geometric():

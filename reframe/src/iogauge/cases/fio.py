@@ -120,14 +120,13 @@ class FioCheck(StorageCheck):
     ) -> PhasePlan:
         """Return one execution of fio with a job; ``rates`` maps a metric to fio's quantity.
 
-        A layout has no rates. The first node alone writes files that all nodes have in common.
+        A layout has no rates.
         """
         output = f"fio-{job.name}.{REP if repeated else '0'}.json"
         file = f"{job.name}.fio"
         # Of both ways these are the rates of the reads.
         phase = "write" if job.pattern.endswith("write") else "read"
-        nodes = 1 if job.in_common and phase == "write" else self.nodes
-        served = nodes > 1
+        served = self.nodes > 1
         command = (
             [file, output] if served else ["fio", *options.arguments(file, output)]
         )
@@ -144,7 +143,7 @@ class FioCheck(StorageCheck):
             output=output,
             data_bytes=None
             if job.runtime_s or job.metadata
-            else job.bytes_total * nodes,
+            else job.bytes_total * self.nodes,
             verifies=verifies,
         )
 
@@ -162,17 +161,15 @@ class FioCheck(StorageCheck):
         **case: Any,
     ) -> CasePlan:
         """Return a case in which every process lays its files out once, and timed jobs then work on them."""
-        access, nodes = replace(LAID_OUT, o_direct=layout.direct), self.nodes
-        if layout.in_common:
-            nodes = 1
+        access = replace(LAID_OUT, o_direct=layout.direct)
         return self.fio_case(
             jobs=[layout, *timed],
             prepare=[
                 self.fio_phase(layout, {}, access, repeated=False, verifies=verifies)
             ],
             repeat=repeat,
-            held_bytes=layout.bytes_total * nodes,
-            files=layout.numjobs * nodes,
+            held_bytes=layout.bytes_total * self.nodes,
+            files=layout.numjobs * self.nodes,
             **case,
         )
 

@@ -258,7 +258,11 @@ class IorCheck(StorageCheck):
 
     def _access(self, direction: Literal["read", "write"], **more: Any) -> case.Access:
         large = self.transfer > _SMALL and not self.times
-        full: Literal["bandwidth"] | None = "bandwidth" if large else None
+        # A sweep's points below the site's own number of tasks need not drive the target to its limit.
+        few = self.sweeps_tasks and self.tasks_per_node < self.site.scale.tasks_per_node
+        full: Literal["bandwidth"] | None = None
+        if large and not few:
+            full = "bandwidth"
         return case.Access(
             direction=direction, o_direct=self.o_direct, saturates=full, **more
         )

@@ -41,11 +41,6 @@ _TREE: Final = f"{DIR}/tree.{REP}"
 _SIGNATURE = 1181783497
 #: How most phases touch data.
 _METADATA: Final = Access(direction="metadata")
-#: Options for reads in the order of the creation, and in another; each task adds its number to the seed.
-_ORDER: Final[Mapping[bool, Any]] = {
-    False: {},
-    True: {"shuffled": True, "random_seed": 7},
-}
 
 
 def _parse(printed: Printed) -> ToolOutput:
@@ -102,13 +97,9 @@ class MdtestCheck(StorageCheck):
     tree: Mapping[str, Any] = MappingProxyType({})
     #: Layout that is requested for the files, read back from each of them; None means the target's own.
     layout: Layout | None = None
-    #: Only reads are measured, each task's files in a shuffled order. All files are made.
-    random_reads: bool = False
 
     def promise(self) -> tuple[Metric, ...]:
         """Return the rates of the phases; the plan has a stat on two nodes or more."""
-        if self.random_reads:
-            return (READ,)
         return (CREATE, STAT, *((READ,) if self.file_bytes else ()), REMOVE)
 
     @property
@@ -129,8 +120,7 @@ class MdtestCheck(StorageCheck):
         phases: list[PhasePlan] = []
         # mdtest has a stonewall only without branches: a tree is made in full.
         branched = self.directories > 1
-        whole = branched or self.random_reads
-        wall = 0 if whole else max(1, int(self.site.limits.phase_seconds))
+        wall = 0 if branched else max(1, int(self.site.limits.phase_seconds))
         files = self.items_per_task * self.total_tasks
         data = files * self.file_bytes
 
@@ -148,7 +138,7 @@ class MdtestCheck(StorageCheck):
                 stride=1,
                 data_type="timestamp",
                 signature=_SIGNATURE if self.file_bytes else None,
-                stonewall_status_file=None if whole else f"mdtest.{REP}.stonewall",
+                stonewall_status_file=None if branched else f"mdtest.{REP}.stonewall",
                 rank_details_csv=ranks,
                 **does,
                 **self.tree,
@@ -185,9 +175,8 @@ class MdtestCheck(StorageCheck):
                 access,
                 read=True,
                 verify_read=True,
-                **_ORDER[self.random_reads],
             )
-            phases[-1] = self._counted(phases[-1], data)
+            phases[-1] = self._counted(phases[-1])
         phase("remove", REMOVE, _METADATA, remove=True)
         return self.case(
             "mdtest",
@@ -197,19 +186,16 @@ class MdtestCheck(StorageCheck):
             layout=self.layout,
         )
 
-    def _counted(self, read: PhasePlan, data: int) -> PhasePlan:
+    def _counted(self, read: PhasePlan) -> PhasePlan:
         """Return the phase of the reads, which claims the bytes of the files that it reads.
 
-        How many these are, the plan knows only without a stonewall. mdtest's data compress well. With a layout for
+        mdtest's data compress well. With a layout for
         small files (Data on MDT), Lustre sends the data with the answer to open(2): no counter of a client has them.
         """
         target = self.site.target
-        if target.compresses or (
-            target.striped_by == "lustre" and not self.random_reads
-        ):
+        if target.compresses or target.striped_by == "lustre":
             return read
-        counted = replace(read, parse=_counting(self.file_bytes))
-        return replace(counted, data_bytes=data) if self.random_reads else counted
+        return replace(read, parse=_counting(self.file_bytes))
 
 
 class MdtestOnMdtsCheck(MdtestCheck):

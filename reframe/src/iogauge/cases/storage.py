@@ -16,9 +16,10 @@ PASS ends in OK.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, cast, get_args
+from typing import Any, Final, cast, get_args
 
 import reframe.core.builtins as builtins
 from pydantic import ValidationError
@@ -36,17 +37,25 @@ from iogauge.evidence import collect, model
 from iogauge.judge.decide import Judgement, judge, references_of
 from iogauge.judge.verdict import Verdict
 from iogauge.plan import bounds
-from iogauge.plan.bounds import NOTHING_MEASURED, Cost, MeasuredCeilings, MetricBounds
+from iogauge.plan.bounds import NOTHING_MEASURED, MeasuredCeilings, MetricBounds
 from iogauge.plan.case import CasePlan, PhasePlan
 from iogauge.plan.stage import PlannedCase
 from iogauge.records.record import short_name
 from iogauge.session import life
-from iogauge.session.current import current, say
+from iogauge.session.current import current, is_gate, say
 from iogauge.site import reference_notes
 from iogauge.site.doubts import Doubt
 from iogauge.site.extras import PartitionExtras
 from iogauge.site.references import ReferencesError
+from iogauge.site.settings import INSTALLED
 from iogauge.site.topology import Ceiling
+
+#: Variables of ReFrame that change what runs between the tool and the kernel, and their defaults.
+_OF_REFRAME: Final[Mapping[str, object]] = {
+    "env_vars": {},
+    "modules": [],
+    "postrun_cmds": [],
+}
 
 
 class StorageCheck(JudgedCheck):
@@ -147,7 +156,11 @@ class StorageCheck(JudgedCheck):
                 self.num_tasks, self.num_tasks_per_node = self.nodes, 1
                 most = self.own_processes * self.tasks_per_node
                 self.num_cpus_per_task = min(most, self.site.node.cores)
-            self._plan = self.plan().in_pool(self._extras.target.pool)
+            plan = self.plan().in_pool(self._extras.target.pool)
+            installed = self.current_environ.extras.get(INSTALLED, {})
+            self._plan = dataclasses.replace(
+                plan, stack_versions=installed.get("versions", {})
+            )
         except ValueError as error:
             self._refuse(
                 Verdict.ERROR, f"this scenario cannot be run at this scale: {error}"
@@ -162,11 +175,11 @@ class StorageCheck(JudgedCheck):
                     Verdict.ERROR,
                     f"nodes is {self.nodes}, and --distribute pins the case to {self.pinned[0]}: leave nodes alone",
                 )
-        self._overridden = {
-            name: value
-            for name, default in declared.items()
-            if (value := getattr(self, name)) and value != default
-        }
+        self._overridden = {}
+        for name, default in {**declared, **_OF_REFRAME}.items():
+            value = getattr(self, name)
+            if value and value != default:
+                self._overridden[name] = value
         for name, value in declared.items():
             if not getattr(self, name):
                 setattr(self, name, value)
@@ -241,7 +254,6 @@ class StorageCheck(JudgedCheck):
             seconds=footprint.seconds,
             rests_on=tuple(sorted({speed.source for speed in speeds.values()})),
             timed=plan.timed_seconds(extras.limits.phase_seconds),
-            budget=extras.budget.model_dump() if extras.budget else None,
             doubts=tuple(
                 f"{metric}: {doubt}" for metric, doubt in doubts if not doubt.refused
             ),
@@ -250,6 +262,7 @@ class StorageCheck(JudgedCheck):
             ),
         )
         job_files.write_inputs(stage, planned, plan)
+        self.keep_files.extend(plan.inputs)
         if planned.refused:
             self._refuse(
                 Verdict.ERROR, f"nothing could fail: {'; '.join(planned.refused)}"
@@ -264,20 +277,15 @@ class StorageCheck(JudgedCheck):
         self.job.launcher = getlauncher("local")()
         self.prerun_cmds, self.executable, self.executable_opts = lines
         if not self.is_dry_run():
-            self._spend(
-                Cost(footprint.nodes * footprint.seconds, footprint.written_bytes, 1)
-            )
+            self._note_start()
             name, steps = short_name(self.display_name), life.steps(plan)
             life.screen().add(
                 life.Watched(name, stage, self.job, steps, footprint.seconds)
             )
 
-    def _spend(self, cost: Cost) -> None:
-        """Take the case's cost from the budget, and track the places to clean up after it."""
+    def _note_start(self) -> None:
+        """Track the places to clean up after the case, and the case until it is decided."""
         session = current()
-        over = session.spend(self.current_partition.fullname, cost, self._extras.budget)
-        if over:
-            self._refuse(Verdict.ERROR, over)
         session.note_signals()
         session.undecided[self._open_name] = self._never_decided
         for place in self._extras.target.places:
@@ -308,6 +316,7 @@ class StorageCheck(JudgedCheck):
                 self.standing_references(),
                 reference_notes.recorded(self._references.data, type(self).__name__),
                 self._measured,
+                is_gate(),
             )
         except (ToolOutputError, ReferencesError) as error:
             self._refuse(Verdict.ERROR, f"{error}{self._flaw()}")

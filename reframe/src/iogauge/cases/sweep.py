@@ -45,15 +45,6 @@ def partitions(name: str, point: object, *needs: str) -> list[str]:
     return partitions_of(lambda extras: point in getattr(extras.sweeps, name), *needs)
 
 
-def with_devices(kind: str, *needs: str) -> list[str]:
-    """Return the partitions, as ``system:partition``, whose ``devices`` have a type."""
-    return [
-        partition.fullname
-        for partition in runtime().system.partitions
-        if partition.fullname in _extras(needs) and partition.select_devices(kind)
-    ]
-
-
 def stripes(extras: PartitionExtras) -> tuple[int, ...]:
     """Return the stripe counts of a file that is made: 0, the target's own, if no sweep of Lustre names others."""
     counts = extras.sweeps.stripe_counts if extras.target.striped_by == "lustre" else ()

@@ -8,13 +8,13 @@ import platform
 from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
 from iogauge.cli import ready, reporting, results, running, site
-from iogauge.cli.screen import slip, slips, warn
+from iogauge.cli.screen import slip, slips
 from iogauge.core import processes, registry
 from iogauge.core.text import did_you_mean, visible
 from iogauge.records import names
@@ -25,43 +25,21 @@ from iogauge.site import folders
 _PASS_ON = {"allow_extra_args": True, "ignore_unknown_options": True}
 
 
-#: Names of earlier versions, and the words that have taken their place.
-OLD: Final = {
-    "plan": ("run", "--dry-run"),
-    "validate": ("check", "--files"),
-    "doctor": ("check", "--all"),
-    "allow": ("site", "allow"),
-    "ceilings": ("site", "ceilings"),
-    "bench": ("run", "--try"),
-    "trend": ("status", "--trend"),
-    "profile": ("compare",),
-}
 #: Commands that mean nothing without a word: alone they show their help.
 _ASKS = ("compare", "window")
 
 
 class _Commands(TyperGroup):
-    """Commands by their names of today; those of earlier versions work, and say the new one."""
+    """Commands by their names."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Take ``list`` and old names for what they mean, and each case's name as one word."""
+        """Take ``list`` for what it means, and each case's name as one word."""
         words = names.joined(args)
-        place = next(
-            (
-                n
-                for n, word in enumerate(words)
-                if word in {*self.commands, *OLD, "list"}
-            ),
-            -1,
-        )
-        if place >= 0 and words[place] == "list":
+        known = {*self.commands, "list"}
+        first = next((word for word in words if word in known), "")
+        if first == "list":
+            place = words.index("list")
             words[place : place + 1] = ["run", "-l"]
-        elif place >= 0 and words[place] in OLD:
-            new = OLD[words[place]]
-            warn(
-                f"{words[place]!r} is now {' '.join(new)!r}; the old name goes with version 2"
-            )
-            words[place : place + 1] = new
         return super().parse_args(ctx, words)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:

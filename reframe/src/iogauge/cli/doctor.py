@@ -11,13 +11,12 @@ import os
 import socket
 import tempfile
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from iogauge.core import commands, processes, registry
+from iogauge.core import commands, processes
 from iogauge.core.paths import state_dir
 from iogauge.core.text import after, some
 from iogauge.core.units import format_bytes
@@ -116,27 +115,6 @@ def lustre_checks(path: str, extras: PartitionExtras) -> list[Check]:
         lines.append(Check("note", subject, text, what))
     lines += _servers(subject, extras, {one.server or "" for one in view.targets})
     return lines
-
-
-def _sources(subject: str, extras: PartitionExtras, view: View) -> list[Check]:
-    """Return a line about each source of the servers' counters, which no case needs."""
-    sources = extras.target.servers
-    fsname = fsname_of(view.mount.source if view.mount else "")
-
-    def asked(source: str) -> Check:
-        try:
-            told = registry.load("iogauge_answers", "servers.ask")(source)
-        except (OSError, ValueError) as error:
-            text = f"servers: {source} does not answer ({error}): cases run, without its counters"
-            return Check("note", subject, text, "correct target.servers")
-        named = some(
-            sorted(name for name in told if name.startswith(f"{fsname}-")), _SHOWN
-        )
-        text = f"servers: {source} counts for {named or f'no target of {fsname}'}"
-        return Check("ok" if named else "note", subject, text)
-
-    with ThreadPoolExecutor(len(sources) or 1) as pool:
-        return list(pool.map(asked, sources))
 
 
 def _asked(*words: str) -> str:
@@ -279,7 +257,6 @@ def of_target(extras: PartitionExtras) -> list[Check]:
         except (OSError, LustreError) as error:
             what = "put lfs of the client on PATH; ask the administrators of the file system"
             checks.append(Check("problem", subject, str(error), what))
-        checks += _sources(subject, extras, view)
     guarded = extras.target.lock_place or path
     try:
         by, writable, sessions, holder = processes.call_in_time(

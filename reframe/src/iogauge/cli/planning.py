@@ -58,14 +58,7 @@ def reframe_command(arguments: list[str]) -> list[str]:
 
 #: Options of ``run`` that are not ReFrame's, which takes a slip in them for its own.
 _OWN: Final = (
-    *(
-        "--gate",
-        "--confirm",
-        "--over-budget",
-        "--accept-missing",
-        "--wide",
-        "--dry-run",
-    ),
+    *("--gate", "--confirm", "--accept-missing", "--wide", "--dry-run"),
     *("--budget", "--try", "--system", "--mode"),
 )
 
@@ -226,7 +219,7 @@ def selected_by(arguments: list[str]) -> Selected | None:
     words = ["-l", "--skip-system-check", "--skip-prgenv-check", *words]
     with tempfile.TemporaryDirectory(prefix="iogauge-list-") as scratch:
         notes = Path(scratch, "notes")
-        environment = environment_of(**{selected.LISTING: str(notes)})
+        environment = environment_of(IOGAUGE_GATE="0", **{selected.LISTING: str(notes)})
         status, output, _ = processes.Fork.printed(
             reframe_main, reframe_command(words), environment
         )
@@ -279,6 +272,7 @@ def planned_cases(
     with tempfile.TemporaryDirectory(prefix="iogauge-plan-") as scratch:
         # Nothing runs, so ReFrame need not wait between the cases.
         quick = {"RFM_POLL_RATE_MAX": "100000", "IOGAUGE_HOME": scratch}
+        quick["IOGAUGE_GATE"] = "0"  # a plan is no gate, whatever asks for it
         quick |= {selected.LISTING: str(notes)} if notes else {}
         report = Path(scratch, "report.json")
         words = [
@@ -367,7 +361,7 @@ def within(arguments: Sequence[str], budget: str) -> list[str]:
 
 
 def plan(arguments: list[str], wide: bool) -> bool:
-    """Show what cases would write and read, and whether they fit the target, the budget and the time limit."""
+    """Show what cases would write and read, and whether they fit the target and the time limit."""
     say_unclaimed(arguments)
     chosen = selected_by(arguments)
     demand_cases(arguments, chosen)
@@ -382,11 +376,11 @@ def plan(arguments: list[str], wide: bool) -> bool:
 
 
 def show_plan(cases: list[PlannedCase], wide: bool = False) -> bool:
-    """Print the footprints, the budget and the room on each target; return whether all suffices."""
+    """Print the footprints and the room on each target; return whether all suffices."""
     show(plan_table.table(cases, wide))
     for line in [*plan_table.remarks(cases), *plan_table.timed(cases)]:
         say(line)
-    over = [*plan_table.over_budget(cases), *plan_table.over_time(cases)]
+    over = plan_table.over_time(cases)
     for line in over:
         say(line, "bold red")
     for line in plan_table.doubts(cases):

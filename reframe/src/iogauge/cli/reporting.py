@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
@@ -53,28 +54,48 @@ def sessions_of(names: list[str]) -> Asked:
         raise typer.BadParameter(
             visible(f"no session {name!r} in {paths.history_dir()} (newest: {newest})")
         )
+    asked = [file for file in files if file.stem in wanted]
     records: list[Record] = []
     damaged: list[journal.Damaged] = []
-    lacks: list[Unmeasured] = []
-    for file in files:
-        if file.stem not in wanted:
-            continue
+    for file in asked:
         if file.suffix == ".json":
-            try:
-                lacks.append(selected.load_unmeasured(file))
-            except (OSError, ValueError, TypeError) as error:
-                damaged.append(journal.Damaged(file, 0, f"cannot be read: {error}"))
             continue
         for record in journal.read_whole(file):
             if isinstance(record, journal.Damaged):
                 damaged.append(record)
             else:
                 records.append(record)
-    for line in damaged:
+    return _asked_of(records, damaged, asked)
+
+
+def _asked_of(
+    records: Sequence[Record], damaged: Sequence[journal.Damaged], files: Sequence[Path]
+) -> Asked:
+    """Return records and damaged lines with what the sessions of some files did not measure; name what is damaged."""
+    lacks: list[Unmeasured] = []
+    every = list(damaged)
+    for file in files:
+        if file.suffix != ".json":
+            continue
+        try:
+            lacks.append(selected.load_unmeasured(file))
+        except (OSError, ValueError, TypeError) as error:
+            every.append(journal.Damaged(file, 0, f"cannot be read: {error}"))
+    warn_of(every)
+    unmeasured = selected.joined_unmeasured(lacks)
+    return Asked(SessionRecords(records), unmeasured, tuple(every))
+
+
+#: Most damaged lines that are named one by one.
+_NAMED: Final = 5
+
+
+def warn_of(damaged: Sequence[journal.Damaged]) -> None:
+    """Name lines of the history that are no records."""
+    for line in damaged[:_NAMED]:
         warn(f"{line.file}:{line.line}: skipped: {line.problem}")
-    return Asked(
-        SessionRecords(records), selected.joined_unmeasured(lacks), tuple(damaged)
-    )
+    if len(damaged) > _NAMED:
+        warn(f"and {len(damaged) - _NAMED} more: iogauge history --damaged")
 
 
 def _asked(names: list[str], *span: datetime | None, system: str) -> Asked:
@@ -101,12 +122,11 @@ def _asked(names: list[str], *span: datetime | None, system: str) -> Asked:
             f"nothing was measured on {system or 'any system'} in this time: {paths.history_dir()}; "
             "iogauge history lists the newest records"
         )
-    of_sessions = sessions_of(sorted({record.session for record in records}))
-    return Asked(
-        SessionRecords(records),
-        of_sessions.unmeasured,
-        (*of_sessions.damaged, *damaged),
-    )
+    # A session whose file was renamed or merged has no file of its name.
+    sessions = {record.session for record in records}
+    files = sorted(paths.history_dir().glob("*/*.json"))
+    ours = [file for file in files if file.stem in sessions]
+    return _asked_of(records, damaged, ours)
 
 
 def show_report(

@@ -11,7 +11,6 @@ import difflib
 import json
 import re
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -26,7 +25,7 @@ from iogauge.judge.verdict import Verdict
 from iogauge.site.references import known_checks
 
 if TYPE_CHECKING:
-    from iogauge.report.history_table import RecordChoice
+    pass
 
 
 def explain_word(
@@ -64,12 +63,6 @@ def show_history(
     as_json: Annotated[
         bool, typer.Option("--json", help="Print each record as JSON.")
     ] = False,
-    export: Annotated[
-        Path | None, typer.Option(help="Write what matches as .parquet.")
-    ] = None,
-    site: Annotated[
-        str, typer.Option(help="With --export: column 'site' of a .parquet.")
-    ] = "",
     damaged: Annotated[
         bool, typer.Option("--damaged", help="List lines without record.")
     ] = False,
@@ -89,8 +82,6 @@ def show_history(
     with slips(ValueError, OSError):
         if damaged:
             return _show_damaged(folder)
-        if export:
-            return _write_history(folder, replace(choice, limit=0), export, site)
         rows, matching = choice.of(folder)
         contents = list(history_table.records(folder, rows))
     if as_json:
@@ -109,17 +100,6 @@ def _show_damaged(folder: Path) -> None:
 
     for line in query.damaged(folder):
         say(f"{line.file}:{line.line}: {line.problem}")
-
-
-def _write_history(folder: Path, choice: RecordChoice, file: Path, site: str) -> None:
-    """Write the chosen part of the history for other tools; raises ValueError for another name."""
-    from iogauge.report import export
-
-    if file.suffix != ".parquet":
-        raise ValueError(f"{file}: expected a name that ends in .parquet")
-    frame = export.rows(folder, choice)
-    export.parquet(frame, file, site)
-    say(f"{frame.height} row(s) in {file}")
 
 
 def explain(word: str, whole: bool = False) -> list[str]:

@@ -25,10 +25,10 @@ from iogauge.evidence import complaints
 from iogauge.records import journal, names
 from iogauge.records.record import Record, short_name
 from iogauge.records.selected import Selected, Unmeasured, save_unmeasured, selection
-from iogauge.report import plan_table, undone
+from iogauge.report import undone
 from iogauge.report.endings import SessionRecords
 from iogauge.session import current, life
-from iogauge.site import folders, machine, programs, settings
+from iogauge.site import folders, machine, programs
 from iogauge.workspace import lock, permission
 from iogauge.workspace.directory import create, remove, session_dir
 
@@ -207,9 +207,6 @@ def run(
     confirm: Annotated[
         bool, typer.Option("--confirm", help="Measure failures once more.")
     ] = False,
-    over_budget: Annotated[
-        bool, typer.Option("--over-budget", help="Exceed the budget.")
-    ] = False,
     accept_missing: Annotated[
         bool,
         typer.Option("--accept-missing", help="Cases of earlier gates may be gone."),
@@ -227,11 +224,14 @@ def run(
     Checks that are derived from other cases come last, in a run of their own. With --confirm a
     failed case is measured once more, and the run fails only if the case fails again. A gate fails too if no case
     ran, or if a case of an earlier gate is gone: --accept-missing accepts that. --budget says in advance what fits.
-    --over-budget runs what costs more than the site's budget. --try sizes quick checks to the speed of this machine.
+    --try sizes quick checks to the speed of this machine.
     """
     gate = gate or current.is_gate()
     given = planning.settled(context)
-    if any(word in planning.LISTING for word in given):
+    lists = any(word in planning.LISTING for word in given)
+    if gate and (lists or dry_run):
+        raise slip(current.NO_GATE)
+    if lists:
         return planning.list_cases(given)
     if dry_run:
         raise typer.Exit(0 if planning.plan(given, wide) else 1)
@@ -240,7 +240,7 @@ def run(
     if gate:
         os.environ["IOGAUGE_SELECTION"] = selection(given)
         os.environ["IOGAUGE_ACCEPTS"] = "1" if accept_missing else ""
-    arguments = _affordable(given, budget, over_budget)
+    arguments = _affordable(given, budget)
     chosen = planning.selected_by(arguments)
     if not accept_missing:
         planning.demand_cases(given, chosen)
@@ -257,31 +257,14 @@ def run(
     raise typer.Exit(_end(given, chosen, ran, gate, accept_missing, wide))
 
 
-def _affordable(given: list[str], budget: str, over_budget: bool) -> list[str]:
+def _affordable(given: list[str], budget: str) -> list[str]:
     """Return the options for what fits into a time, if one is given."""
     arguments = planning.within(given, budget) if budget else given
-    if over_budget:
-        os.environ["IOGAUGE_OVER_BUDGET"] = "1"
-    elif settings.any_budget(*folders.site_dirs()):
-        _keep_budget(given)
     if any(word.startswith("--distribute") for word in arguments):
         # One case a node; derived quantities are of all nodes.
         arguments = [*arguments, "-T", _DERIVED]
     planning.say_unclaimed(arguments)
     return arguments
-
-
-def _keep_budget(arguments: list[str]) -> None:
-    """End the command if the selected cases cost more than the budget of their partition."""
-    over = plan_table.over_budget(planning.planned_cases(arguments)[0])
-    if over:
-        for line in over:
-            warn(line)
-        warn(
-            "no case was run. 'iogauge run --dry-run' shows the cost of each case. To run them "
-            "nevertheless, add --over-budget"
-        )
-        raise typer.Exit(1)
 
 
 def _try_out(given: list[str], wide: bool) -> int:

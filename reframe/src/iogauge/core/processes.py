@@ -401,11 +401,6 @@ def watch(
             os.waitpid(pid, os.WNOHANG if kind == "at" else 0)
 
 
-def beside(work: Callable[[], object]) -> None:
-    """Run ``work`` in a child process that ends with this one, takes only time that is left, and is not heard."""
-    _forked(lambda: (os.nice(19), work()), 2, (0, 1, 2))
-
-
 def attended(work: Callable[[], bool], heard: int, alive: Callable[[], None]) -> bool:
     """Run ``work`` in a child process, which prints where this one does, and return its answer.
 

@@ -7,19 +7,16 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-from iogauge.core.words import ELBENCHO, FIO, FIO_METADATA, IOR, MD_WORKBENCH, MDTEST
+from iogauge.core.words import FIO, FIO_METADATA, IOR, MDTEST
 
 #: The oldest version that offers a feature whole. fio 3.1 reports no bytes in a second; from 3.2 to 3.29 its endless creates
-#: (time_based) open no file after the first round, and filestat and filedelete came with 3.18 and 3.27. elbencho tells
-#: its options since 3.0-37.
+#: (time_based) open no file after the first round, and filestat and filedelete came with 3.18 and 3.27.
 OLDEST: Final[Mapping[str, str]] = MappingProxyType(
     {
         IOR: "4.0.0",
         MDTEST: "4.0.0",
-        MD_WORKBENCH: "4.0.0",
         FIO: "3.7",
         FIO_METADATA: "3.30",
-        ELBENCHO: "3.0-37",
     }
 )
 

@@ -23,21 +23,19 @@ IOR_MPIIO: Final = "ior-mpiio"
 IOR_HDF5: Final = "ior-hdf5"
 IOR_NCMPI: Final = "ior-ncmpi"
 MDTEST: Final = "mdtest"
-MD_WORKBENCH: Final = "md-workbench"
 FIO: Final = "fio"
 #: Its engines that create, stat and remove files. An environment that declares fio has them, as far as a site knows.
 FIO_METADATA: Final = "fio-metadata"
 IPERF: Final = "iperf3"
 IO500: Final = "io500"
 DARSHAN: Final = "darshan"
-ELBENCHO: Final = "elbencho"
 #: PnetCDF's benchmark of a weather model's output. An environment declares the path of its header in ``extras``.
 WRF_IO: Final = "wrf_io"
 
 PARTITION: Final = frozenset({TARGET, O_DIRECT, LUSTRE, CHECKSUMS})
 ENVIRONMENT: Final = frozenset(
-    {IOR, IOR_MPIIO, IOR_HDF5, IOR_NCMPI, MDTEST, MD_WORKBENCH}
-    | {FIO, FIO_METADATA, IO500, IPERF, DARSHAN, ELBENCHO, WRF_IO}
+    {IOR, IOR_MPIIO, IOR_HDF5, IOR_NCMPI, MDTEST}
+    | {FIO, FIO_METADATA, IO500, IPERF, DARSHAN, WRF_IO}
 )
 
 #: Tag of cases that have a reference which a document prints; the site's references say so.
@@ -46,7 +44,7 @@ PUBLISHED_FIGURE: Final = "published-figure"
 #: Tags of checks: when they run, their tool, their purpose.
 TAGS: Final = frozenset(
     {"quick", "daily", "weekly", "acceptance", "derived"}
-    | {"elbencho", "fio", "io500", "ior", "md-workbench", "mdtest", "mpiio", "wrf_io"}
+    | {"fio", "io500", "ior", "mdtest", "mpiio", "wrf_io"}
     | {"ceiling", "needle", "scaling", "striping"}
     | {PUBLISHED_FIGURE}
 )
@@ -63,3 +61,6 @@ Fingerprint = dict[str, Value]
 #: How much a run must prove. ``quick`` shows that a target works and gives rough figures. ``daily``
 #: gives figures to compare from day to day, ``acceptance`` gives figures to sign.
 Tier = Literal["quick", "daily", "acceptance"]
+
+#: The reason of a valid figure that has no reference.
+NO_REFERENCE: Final = "valid, and nothing to compare it with"

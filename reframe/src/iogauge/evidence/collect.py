@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from iogauge.core import registry, untrusted
+from iogauge.core import untrusted
 from iogauge.core.measurement import ToolOutput, ToolOutputError
 from iogauge.core.text import visible
 from iogauge.core.versions import too_old
@@ -88,7 +88,7 @@ def collect(
             processes=noted.counts(observations.PROCESSES),
             printed=noted.counts(observations.PRINTED),
             hidden=noted.hidden(),
-            loaded=tuple(sorted(noted.words(observations.LOADED))),
+            loaded=noted.loaded(),
             found=noted.counts(observations.FOUND),
             neighbours=tuple(dict.fromkeys(neighbours.splitlines())),
             lost=_lost(noted) if opened.locked else "",
@@ -100,7 +100,6 @@ def collect(
             **_facts(noted, runs, plan, opened.clock),
             bindings=_bindings(stage, plan),
             samples=_samples(noted) if plan.sampled else (),
-            servers=_servers(noted, plan, runs),
         )
 
 
@@ -365,19 +364,6 @@ def _placed(noted: NodeObservations, repetition: int) -> Mapping[str, int]:
     return answers[0]
 
 
-def _servers(
-    noted: NodeObservations, plan: CasePlan, runs: Sequence[PhaseRun]
-) -> Mapping[str, Any]:
-    """Return the servers' series in each execution, as the record keeps them, if the site's sources were asked."""
-    if not any(noted.each(observations.SERVERS)):
-        return {}
-    names = {phase.name for phase in plan.repeat}
-    told: Mapping[str, Any] = registry.load("iogauge_answers", "servers")(
-        noted, [run for run in runs if run.name in names]
-    )
-    return told
-
-
 # What its tools printed.
 
 
@@ -487,5 +473,5 @@ def _bindings(stage: Path, plan: CasePlan) -> tuple[Binding, ...]:
                 said = stage_text(
                     stage / files.complaints_file(phase.name, repetition), ""
                 )
-                return tuple(parse_bindings(said))
+                return tuple(parse_bindings(unlabelled(said)))
     return ()

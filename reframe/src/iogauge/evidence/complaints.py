@@ -1,15 +1,9 @@
-"""Why a launcher, a job or a tool failed, in its own words.
-
-Failures were seen with mpirun of Open MPI 4.1 and 5.0, MPICH's hydra 5.0, and srun of Slurm 22.05. Open MPI
-explains itself in paragraphs between dashed lines, hydra names a function of its own and where it
-stands, srun marks its lines. What they say of a tool that ran and failed is no cause.
-"""
+"""Why a job or a phase of it failed: the line that explains it, read from the stage directory."""
 
 from __future__ import annotations
 
 import contextlib
 import errno
-import itertools
 import os
 import re
 import signal
@@ -20,6 +14,7 @@ from typing import Final
 from iogauge.core import untrusted
 from iogauge.core.measurement import ToolOutputError
 from iogauge.core.text import visible
+from iogauge.evidence import speakers
 from iogauge.plan.case import REP, CasePlan, PhasePlan
 from iogauge.plan.stage import (
     FILL,
@@ -32,166 +27,7 @@ from iogauge.plan.stage import (
     complaints_file,
     printed_file,
 )
-from iogauge.tools.mpi import alone, is_binding, unlabelled
-
-#: If MPI does not begin, its launcher is another's, or offers another way to meet.
-_MEET: Final = (
-    "Let srun offer what this MPI understands (srun --mpi=list; SLURM_MPI_TYPE=pmix in env_vars), or take the launcher "
-    "of the MPI library that the tool was built with"
-)
-#: MPI could not make its own files.
-_OWN_FILES: Final = re.compile(r"PMIX ERROR: OUT-OF-RESOURCE|orte_session_dir failed")
-_ROOM: Final = (
-    "MPI keeps files of its own in $TMPDIR, or in /tmp. See that it exists on the node, and has room. If you ran "
-    "another mpirun there, which may have removed them as it ended, run again"
-)
-
-#: How paragraphs of Open MPI begin that say why nothing ran, and what to do, if that is known.
-_CAUSES: Final = {
-    r"There are not enough slots available": (
-        "Let mpirun start more tasks than it sees cores (--oversubscribe: OMPI_MCA_rmaps_base_oversubscribe=1 in "
-        "env_vars; Open MPI 5: PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe), or name more hosts (hosts)"
-    ),
-    r"Your job has requested more processes than": (
-        "Ask for fewer tasks on a node (scale.tasks_per_node), or for more nodes"
-    ),
-    r"A requested component was not found": (
-        "Give the nodes what this component needs, or leave it out (PMIX_MCA_<framework>=^<component> in env_vars)"
-    ),
-    r"(?:mpirun|prterun) has detected an attempt to run as root": (
-        "Run as an ordinary user, or set the two variables that mpirun names"
-    ),
-    r"An? \S+ daemon has unexpectedly failed": (
-        "mpirun starts its daemons with srun if SLURM_JOB_ID is set. If that allocation has ended, run from a shell "
-        "without SLURM_* variables"
-    ),
-    r'The value of the MCA parameter "plm_rsh_agent"': (
-        "mpirun looks for ssh, even for one node. Install it, or set OMPI_MCA_plm=isolated in env_vars for one node"
-    ),
-    r"The application appears to have been direct launched using": _MEET,
-    r"It looks like \S+ (?:runtime init )?failed for some reason": _MEET,
-    r"All nodes which are allocated for this job are already filled": "",
-    r"(?:\S+ )?was unable to (?:launch|find|start|reliably start)": "",
-    r"A daemon failed to report back": "",
-    r"A request was made to bind": "",
-    r"A request for multiple cpus-per-proc": "",
-    r"An unrecognized option was included": "",
-    r"\S+ has lost communication with a remote daemon": "",
-}
-
-#: What follows the cause in such a paragraph: a list of guesses.
-_GUESSES: Final = re.compile(
-    r" (?:This (?:usually is caused by|could be caused by|means that)|There are (?:many|several))"
-)
-
-#: MPI found no process manager that it understands, or the launcher none that it was told to offer.
-_UNKNOWN_MANAGER: Final = re.compile(
-    r"\[unset\]: .+|PMII_singinit: .+|PMI2_Init failed .+|No PMIx server was reachable.*"
-    r"|srun: error: (?:.* mpi/\w+\b.*|Invalid MPI type .+)"
-)
-
-#: MPI did not begin, for a reason that it tells here or nowhere.
-_NOT_BEGUN: Final = re.compile(
-    r".*Fatal error in (?:P?MPI|internal)_Init(?:_thread)?: .+|(?:\[\S+\] )?\*\*\* An error occurred in MPI_Init.*"
-)
-
-#: Lines of the libraries below a tool, and warnings: the tool may go on after them, but not after IOR's of a failed call.
-_OF_LIBRARY: Final = re.compile(
-    r"\[[^\] ]+:\d+\] |\[unset\]: |PMII_|system msg for |\w+\(\d+\)\.*: |.* UCX +(?:ERROR|WARN) "
-    r"|(?i:warning)\b(?!: (?:read|write)\([^)]*\) failed )"
-)
-
-#: A trace of hydra: ``[mpiexec@n1] function (file:line): words``.
-_HYDRA: Final = re.compile(r"\[(?:mpiexec|proxy)[^\]]*\] \w+ \([^)]*\): (.+)")
-
-#: A complaint of srun; what it says of a task that ran is none.
-_SRUN: Final = re.compile(r"srun: (?:error: (?!\S+: tasks? [\d,-]+: )|unrecognized ).+")
-
-#: ssh's own words are more than those of the launcher that called it.
-_SSH: Final = re.compile(
-    r"ssh: .+|Host key verification failed\.|.*Permission denied \(.+|.*\b(?:orted|prted|\w*pmi_proxy): command not found"
-)
-
-#: What Open MPI says in a process that crashed, before its trace.
-_CRASHED: Final = re.compile(r"\[\S+\] Signal: .+ \(\d+\)")
-
-#: How launchers begin to speak of a tool that failed: it says no more than the exit status.
-_RAN: Final = re.compile(
-    r"Primary job +terminated normally|(?:mpirun|prterun|mpiexec) (?:detected that|noticed that|has exited due to)"
-    r"|=* *BAD TERMINATION|srun: error: \S+: tasks? [\d,-]+: "
-)
-
-#: What stands before the words of a shell that starts a tool: the place in a script of this suite.
-_OF_SHELL: Final = re.compile(r"\S+/iogauge/job/\w+\.sh: (?:line )?\d+: (?:\d+ )?")
-
-#: What to do about causes that other lines tell.
-_OTHERS: Final = {
-    r"srun: .*More processors requested than permitted": (
-        "Let srun start more tasks than cores (--overcommit: SLURM_OVERCOMMIT=1 in env_vars), or ask for more nodes"
-    ),
-    _UNKNOWN_MANAGER.pattern: _MEET,
-    r".*_Init(?:_thread)?: .*PMI_\w+ returned": _MEET,
-    r".*An error occurred in MPI_Init": _MEET,
-}
-
-
-def launcher_cause(lines: Sequence[str]) -> str:
-    """Return why a launcher did not run the tool, and what to do; empty if it does not say so."""
-    found = next(_causes(lines), "")
-    rows = {**_CAUSES, **_OTHERS}.items()
-    remedy = next((remedy for begins, remedy in rows if re.match(begins, found)), "")
-    if remedy is _MEET and any(map(_OWN_FILES.search, lines)):
-        remedy = _ROOM
-    return f"{found.rstrip('.')}. {remedy}" if remedy else found
-
-
-def launcher_ended(lines: Sequence[str]) -> str:
-    """Return what a launcher says of a tool that failed; empty if it says nothing."""
-    found = next((p for p in _paragraphs(lines) if _RAN.match(p.lstrip("= "))), "")
-    signal = re.search(
-        "YOUR APPLICATION TERMINATED WITH THE EXIT STRING: .*?\\)", found
-    )
-    return signal[0] if signal else found
-
-
-def _causes(lines: Sequence[str]) -> Iterator[str]:
-    yield from (line for line in lines if _UNKNOWN_MANAGER.fullmatch(line))
-    paragraphs = list(_paragraphs(lines))
-    causes = [
-        n
-        for n, p in enumerate(paragraphs)
-        if any(re.match(begins, p) for begins in _CAUSES)
-    ]
-    if causes or any(_HYDRA.match(line) for line in lines):
-        yield from (line for line in lines if _SSH.fullmatch(line))
-    for number in causes:
-        # What follows a colon is a name; names may also stand in paragraphs of their own.
-        sentence, after = (
-            _GUESSES.split(paragraphs[number])[0],
-            paragraphs[number + 1 :],
-        )
-        named = list(itertools.takewhile(re.compile(r"\w+: \S+").fullmatch, after))
-        yield " ".join([sentence, *(after[:1] if sentence.endswith(":") else named)])
-    for line in lines:
-        if match := _HYDRA.fullmatch(line):
-            yield match[1]
-        elif _SRUN.fullmatch(line):
-            yield line
-    stack = [line for line in lines if re.match(r"\w+\(\d+\)\.*: ", line)]
-    yield from (
-        " ".join([line, *stack[-1:]]) for line in lines if _NOT_BEGUN.fullmatch(line)
-    )
-
-
-def _paragraphs(lines: Sequence[str]) -> Iterator[str]:
-    """Yield paragraphs, each on one line: empty and dashed lines part them."""
-    words: list[str] = []
-    for line in [*lines, ""]:
-        if line.strip(" -\t"):
-            words += line.split()
-        elif words:
-            yield " ".join(words)
-            words = []
+from iogauge.tools.mpi import alone, unlabelled
 
 
 def describe_status(status: int) -> str:
@@ -246,6 +82,11 @@ def refused_by_node(stage: Path, runs: Sequence[PhaseRun]) -> tuple[str, ...]:
 
 
 def stage_text(path: Path, what: str) -> str:
+    """Return the text of a file that a job left; raises :class:`ToolOutputError`, also for a link."""
+    if path.is_symlink():
+        raise ToolOutputError(
+            f"{what}: {path.name} is a link to {visible(os.readlink(path))}, expected a file that the tool wrote"
+        )
     try:
         return untrusted.read_text(path)
     except OSError as error:
@@ -274,11 +115,10 @@ def stage_folder(folder: Path, what: str) -> dict[str, str]:
     return {file.name: stage_text(file, what) for file in files}
 
 
-_SYSTEM_ERRORS: Final = tuple(os.strerror(number) for number in errno.errorcode)
-
 _FIO_ERROR: Final = re.compile(r'"error" : ([1-9][0-9]{0,3}),')
-_TOOL_ERROR: Final = re.compile(r"\bERROR\b")
 
+#: The most characters of a line that are shown.
+_MOST_CHARACTERS: Final = 300
 
 #: What a tool is told by the kernel whose connection to a Lustre server broke (EIO, ESHUTDOWN).
 _CUT_OFF: Final = (os.strerror(errno.EIO), os.strerror(errno.ESHUTDOWN))
@@ -291,68 +131,51 @@ _EVICTION: Final = (
 
 
 def telling_line(stage: Path, run: PhaseRun, on_lustre: bool = False) -> str:
-    """Return the line that best explains a failed phase, on Lustre with what else to look at."""
-    execution = (run.name, run.repetition)
+    """Return the line that best explains a failed phase, with what to do; on Lustre with what else to look at.
+
+    If nobody names a cause, that is said, with the last line of each file.
+    """
+    printed = dict(_printed(stage, run))
+    for text in printed.values():
+        several = alone(text)
+        if several:
+            return several
+    found = speakers.cause([text.splitlines() for text in printed.values()])
+    line = "nothing names the cause"
+    if found is not None:
+        line = visible(found.text[:_MOST_CHARACTERS])
+        if found.advice:
+            line = f"{line.rstrip('.')}. {found.advice}"
+    if found is None or found.meaning is speakers.Meaning.ENDED:
+        for file, text in printed.items():
+            last = [end for end in text.splitlines() if end.strip(" -=")][-1:]
+            line += "".join(
+                f"; {file} ends with: {visible(end.strip()[:_MOST_CHARACTERS])}"
+                for end in last
+            )
+    if on_lustre and any(words in line for words in _CUT_OFF):
+        line += _EVICTION
+    return line
+
+
+def _printed(stage: Path, run: PhaseRun) -> Iterator[tuple[str, str]]:
+    """Yield each file that a phase printed, errors first, by name and without labels of the launcher.
+
+    Of fio's results it is what stands before them, and the error numbers in them.
+    """
     results = f"fio-{run.name}.{run.repetition}.json"
-    texts: list[list[str]] = []
+    execution = (run.name, run.repetition)
     for file in (complaints_file(*execution), printed_file(*execution), results):
         try:
-            text = untrusted.read_text(stage / file)
+            text = unlabelled(untrusted.read_text(stage / file))
         except OSError:
             continue
-        if file.endswith(
-            ".json"
-        ):  # fio complains before the results, or only gives a number
-            errors = (int(number) for number in _FIO_ERROR.findall(text))
-            more = "".join(f"error {n}: {os.strerror(n)}\n" for n in errors)
-            text = text.partition("{")[0] + more
-        if several := alone(unlabelled(text)):
-            return several
-        texts.append(
-            [
-                _OF_SHELL.sub("", line).strip()
-                for line in unlabelled(text).splitlines()
-                if not is_binding(line)
-            ]
-        )
-    told = visible(next(filter(None, _telling(texts)), "it printed nothing"))
-    if run.status == 127 and told.endswith("not found"):
-        told += ". Put it on PATH there, by modules or prepare_cmds of the environment"
-    cut_off = on_lustre and any(words in told for words in _CUT_OFF)
-    return told + (_EVICTION if cut_off else "")
-
-
-def _telling(texts: Sequence[Sequence[str]]) -> Iterator[str]:
-    """Yield the lines that may explain a failure, the best one first."""
-    managed = not any(
-        _UNKNOWN_MANAGER.fullmatch(line) for text in texts for line in text
-    )
-    of_tool = [
-        [line for line in text if not _OF_LIBRARY.match(line)]
-        for text in texts
-        if managed
-    ]
-    yield from _errors(of_tool)
-    yield from (launcher_cause(text)[:500] for text in texts)
-    yield from _errors(texts)
-    yield from (line for text in texts for line in text if _CRASHED.fullmatch(line))
-    # The tool speaks before the launcher adds to it; fio's first word is the cause of its next ones.
-    for text in (*of_tool, *texts):
-        before = itertools.takewhile(lambda line: not _RAN.match(line), text)
-        own = [line for line in before if line.strip(" -=\t")]
-        failing = [line for line in own if line.startswith("fio: ")]
-        failing += [line for line in own if re.search("error|fail", line.lower())]
-        yield from (line[:300] for line in failing or own[-1:])
-    yield from (launcher_ended(text)[:300] for text in texts)
-
-
-def _errors(texts: Sequence[Sequence[str]]) -> Iterator[str]:
-    """Yield the lines with an error of the system, then those that IOR and mdtest mark as errors."""
-    lines = [line for text in texts for line in text if line.strip(" -")]
-    yield from (
-        line[:300] for line in lines if any(error in line for error in _SYSTEM_ERRORS)
-    )
-    yield from (line[:300] for line in lines if _TOOL_ERROR.search(line))
+        if file == results:
+            numbers = [int(number) for number in _FIO_ERROR.findall(text)]
+            text = text.partition("{")[0]
+            for number in numbers:
+                text += f"error {number}: {os.strerror(number)}\n"
+        yield file, text
 
 
 #: Bytes below which a directory counts as full: a job's own files need this room.
@@ -374,10 +197,8 @@ def mismatch(stage: Path, plan: CasePlan, runs: Sequence[PhaseRun]) -> str:
         if phase.verifies is None or phase.name not in failed:
             continue
         # MPI-IO goes on after a write that the kernel refused; its library tells why.
-        told = telling_line(stage, failed[phase.name])
-        why = (
-            f"; also: {told}" if any(error in told for error in _SYSTEM_ERRORS) else ""
-        )
+        reason = telling_line(stage, failed[phase.name])
+        why = f"; also: {reason}" if speakers.names_system_error(reason) else ""
         files = [complaints_file(phase.name, 0), printed_file(phase.name, 0)]
         # What fio's servers say stands before the results.
         for name in [

@@ -28,6 +28,12 @@ from iogauge.node.probes import PROBES, SECRET, UNANSWERED
 FILE_SYSTEM: Final = "fs.uuid"
 LAYOUTS: Final = ("layout.default", "layout.directory")
 
+#: What a case is measured with: a digest of its commands, of the files that they read, and of its repetitions.
+SETTINGS: Final = "settings"
+
+#: Keys that divide a series where two known values differ.
+DIVIDING: Final = (FILE_SYSTEM, *LAYOUTS, SETTINGS)
+
 #: Number of distinct values that a merged key keeps; further values are only counted.
 _DISTINCT: Final = 8
 
@@ -60,6 +66,16 @@ def normalise(command: str, session: str = "") -> str:
         else f"{name}{equals}{value}"
         for name, equals, value in pairs
     )
+
+
+def _anywhere(text: str, session: str, hosts: Sequence[str]) -> str:
+    """Return a text without the names of its session and hosts, and without the place of this library."""
+    names = dict.fromkeys(hosts, "HOST") | {str(LIBRARY): "LIBRARY"}
+    if session:
+        names[session] = "SESSION"
+    for name in sorted(names, key=len, reverse=True):
+        text = re.sub(rf"(?<![\w-]){re.escape(name)}(?![\w-])", names[name], text)
+    return text
 
 
 def fold(hosts: Sequence[str]) -> str:
@@ -101,11 +117,12 @@ def unanswered(fingerprint: Mapping[str, Value]) -> tuple[str, ...]:
 def agree(one: Mapping[str, Value], other: Mapping[str, Value]) -> bool:
     """Return whether no starred key differs that both have, or could have had with an answer.
 
-    The file system is left aside: it divides a series in a way of its own.
+    File system and settings are left aside: they divide a series in a way of their own.
     """
     unknown = [*unanswered(one), *unanswered(other)]
     return not any(
-        key != FILE_SYSTEM and not (None in (old, new) and _fits(key, unknown))
+        key not in (FILE_SYSTEM, SETTINGS)
+        and not (None in (old, new) and _fits(key, unknown))
         for key, old, new in _differences(one, other)
         if _fits(key, starred())
     )
@@ -191,12 +208,14 @@ def of_case(
     layouts: Mapping[str, str] = MappingProxyType({}),
     tools: Sequence[str],
     commands: Sequence[str],
+    inputs: Mapping[str, str] = MappingProxyType({}),
+    repetitions: int = 1,
     stack: Mapping[str, object] | None = None,
     data_types: Sequence[str] = (),
     session: str = "",
 ) -> Fingerprint:
     """Return the facts of the case: nodes, UUIDs and layouts of the target, tools as ``name
-    version``, stack, commands, data.
+    version``, stack, commands with the files that they read (``inputs``), repetitions, data.
 
     ``stack`` is the value of :meth:`iogauge.site.stack.Stack.to_record`.
     """
@@ -215,6 +234,11 @@ def of_case(
     if commands:
         text = "; ".join(normalise(command, session) for command in commands)
         facts |= {"command": text_digest(text), "command.text": text}
+        files = [f"{name}: {' '.join(inputs[name].split())}" for name in sorted(inputs)]
+        settings = "; ".join([f"repetitions {repetitions}", *files])
+        facts["settings.text"] = _anywhere(settings, session, hosts)
+        measured = _anywhere(f"{text}; {settings}", session, hosts)
+        facts[SETTINGS] = text_digest(measured)
     if data_types:
         facts["data_type"] = ",".join(sorted(set(data_types)))
     return facts

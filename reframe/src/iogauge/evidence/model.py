@@ -10,6 +10,7 @@ from typing import Any, Final
 from iogauge.core.measurement import Phase, Quantity, ToolOutput, ToolOutputError
 from iogauge.core.words import Value
 from iogauge.evidence.task_counters import NodeActivity, TaskCounters
+from iogauge.node.between import Library
 from iogauge.node.files import Eviction, Sample
 from iogauge.node.host import Load
 from iogauge.node.lustre.directory import Directory
@@ -56,7 +57,7 @@ class Evidence:
     ``activity`` says when the target's devices moved bytes, as the first node saw it. ``found`` says how many files
     the case's directory held there before each phase, :data:`~iogauge.plan.observations.MOST_FOUND` at most. ``asked`` says when
     the first task there passed bytes to the kernel, ``processes`` how many it had, and ``printed`` when the tool printed. ``hidden`` describes the mounts that hid the directory from the tool,
-    ``loaded`` names the libraries that its first task loaded.
+    ``loaded`` are the libraries between its first task and the kernel.
 
     ``opened`` is the first node's view before anything was written, ``passed_on`` what the target
     passes on to files, if it is on Lustre. ``disks`` are the counters of the disks below the devices that the case reads
@@ -73,7 +74,6 @@ class Evidence:
     ``changes`` is their activity between the first and the last judged phase. ``bindings`` are the
     cores that the launcher bound the tasks to, if it reports them. ``samples`` are the samples of
     the contents. ``mismatch`` is what the tool says of wrong data, if the warm-up ended with them.
-    ``servers`` are series of the servers' counters, see :mod:`iogauge_extras.loads.servers`.
     """
 
     views: tuple[View, ...]
@@ -88,7 +88,7 @@ class Evidence:
     processes: tuple[tuple[float, int], ...] = ()
     printed: tuple[tuple[float, int], ...] = ()
     hidden: tuple[str, ...] = ()
-    loaded: tuple[str, ...] = ()
+    loaded: tuple[Library, ...] = ()
     found: tuple[tuple[float, int], ...] = ()
     neighbours: tuple[str, ...] = ()
     occupied: str = ""
@@ -106,7 +106,6 @@ class Evidence:
     bindings: tuple[Binding, ...] = ()
     samples: tuple[Sample, ...] = ()
     mismatch: str = ""
-    servers: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def first(self) -> View | None:

@@ -32,7 +32,7 @@ class TaskCounters:
 
     ``of_tasks`` is False if they looked at the nodes of servers: then only the counters speak. ``asked_for`` is when the job
     script on the first node waited for the execution, in seconds since its boot. ``watched`` are the bytes that the agent
-    there saw the first task ask for. Without ``in_calls`` the tasks' bytes do not pass in calls that the kernel counts.
+    there saw the first task ask for.
     """
 
     witnesses: tuple[TaskLine, ...] = ()
@@ -40,7 +40,6 @@ class TaskCounters:
     of_tasks: bool = True
     asked_for: tuple[float, float] | None = None
     watched: int = 0
-    in_calls: bool = True
 
     @property
     def complete(self) -> bool:
@@ -55,9 +54,7 @@ class TaskCounters:
         """
         asked = self.asked
         known = asked.read + asked.written + STARTING_BYTES
-        return (
-            self.of_tasks and self.in_calls and asked.read > 0 and known >= self.watched
-        )
+        return self.of_tasks and asked.read > 0 and known >= self.watched
 
     @property
     def hosts(self) -> list[str]:
@@ -245,7 +242,6 @@ def hear(
         of_tasks=not phase.on_servers,
         asked_for=asked_for,
         watched=max(watched, default=0),
-        in_calls=phase.in_calls,
     )
 
 

@@ -6,6 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import replace
+from typing import Final
 
 from iogauge.core.units import format_bytes
 from iogauge.evidence.model import (
@@ -236,42 +237,67 @@ def on_metadata_targets(seen: CaseView) -> Finding | None:
     return rule("G10 metadata targets", where=where).unless(fine, *wrong, none)
 
 
+#: Files on a target over the mean that give a remark, and share of the targets that must be hit.
+_MOST_OVER_MEAN: Final = 1.5
+_LEAST_HIT: Final = 0.9
+#: An uneven placement is not the allocator's if chance makes it so rarely (1 of a million cases).
+_BY_CHANCE: Final = 1e-6
+#: Lustre weighs its targets by free space if that differs by more (qos_threshold_rr, 17 %).
+_WEIGHED: Final = 0.17
+
+
+def _likely(files: int, most: int, share: float) -> float:
+    """Return how often, at most, chance puts ``most`` files or more on a target that takes a ``share`` of them.
+
+    Chernoff's bound of the binomial distribution.
+    """
+    there = most / files
+    if there <= share or share >= 1:
+        return 1.0
+    bits = there * math.log(there / share)
+    if there < 1:
+        bits += (1 - there) * math.log((1 - there) / (1 - share))
+    return math.exp(-files * bits)
+
+
 def coverage(seen: tuple[CaseView, Striping]) -> Finding | None:
-    """Return G11: no placement can be better than the mean rounded up. A shared file hits as many targets as it
-    has stripes, which G10 demands if the case asks for a layout.
+    """Return G11: whether the file system spread the files.
+
+    Its allocator may let stripes overlap: 32 new files of 2 stripes on 4 targets were seen on 0 1; 2 3; 1 2; 3 0; 2 3.
+    A shared file hits as many targets as it has stripes, which G10 demands if the case asks for a layout. Pinned files are G10's.
     """
     (case, striping), plan, noted = seen, seen[0].plan, seen[1].noted
-    asked, saturates = plan.places, any(phase.access.saturates for phase in plan.phases)
+    saturates = any(phase.access.saturates for phase in plan.phases)
     if plan.layout is not None and plan.layout.begins_on_metadata:
         return None  # They need no storage target.
     demanded = rule("G11 coverage")
-    claimed = saturates and not plan.shared_file
-    otherwise = Outcome.INVALID if asked or claimed else Outcome.WARN
     wanted = set(striping.placed.values() if plan.pins else _active(case))
     on = Counter(ost for file in noted.files for ost in file.osts)
     hit = len(wanted & set(on))
     saw = f"{_files(noted)} on {hit} of {len(wanted)} storage targets"
     if noted.problem or not noted.files or not wanted:
         # A tool may remove its files itself: then nothing shows where they were.
-        return demanded.decide(False, saw, Outcome.INVALID if asked else Outcome.WARN)
+        return demanded.invalid(saw) if plan.places else demanded.warn(saw)
     if plan.shared_file:
-        everywhere = asked or hit == len(wanted)
+        everywhere = plan.places or hit == len(wanted)
         claims = "; the case claims what the whole target carries" if saturates else ""
         found = rule("G11 coverage", "everywhere" if everywhere else "shared")
         return found.ok(saw) if everywhere else found.warn(f"{saw}{claims}")
-    possible = min(len(wanted), len(noted.files))
-    if hit < 0.9 * possible:
-        by_chance = len(wanted) * (1 - (1 - 1 / len(wanted)) ** len(noted.files))
-        return demanded.decide(
-            False, f"{saw} (placed at random: {by_chance:.1f})", otherwise
-        )
+    if not hit:
+        return demanded.warn(saw)
+    files = len(noted.files)
     mean = on.total() / min(len(wanted), on.total())
     target, most = max(on.items(), key=lambda item: (item[1], -item[0]))
-    return demanded.decide(
-        most <= max(math.ceil(mean), 1.5 * mean),
-        f"{saw}, at most {most} on one (target {target}), mean {mean:.3g}",
-        otherwise,
-    )
+    saw += f", at most {most} on one (target {target}), mean {mean:.3g}"
+    spread = hit >= _LEAST_HIT * min(len(wanted), files)
+    if spread and most <= max(math.ceil(mean), _MOST_OVER_MEAN * mean):
+        return demanded.ok(saw)
+    free = [t.bytes_free for t in case.targets if t.index in wanted] or [0]
+    weighed = max(free) - min(free) > _WEIGHED * max(free)
+    share = on.total() / (len(wanted) * files)
+    chance = len(wanted) * _likely(files, most, share)
+    refused = chance < _BY_CHANCE and not weighed and (plan.places or saturates)
+    return demanded.invalid(saw) if refused else demanded.warn(saw)
 
 
 def stripes(seen: tuple[CaseView, Striping]) -> Finding | None:

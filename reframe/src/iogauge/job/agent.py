@@ -1,4 +1,4 @@
-"""The agent: commands that a job runs on the nodes themselves, by ``python -m iogauge.job.agent``.
+"""The agent: commands that a job runs on the nodes themselves, by ``agent.sh PYTHON COMMAND...``.
 
 ``open CASE.json`` waits for the target's lock, checks the target and makes the case's directory, or
 refuses with status 3. It prints "opened", and keeps the lock until its standard input ends. Until then it runs other
@@ -21,8 +21,7 @@ most, and leave the NEED bytes of the case. ``facts DIR OUT`` writes the node's 
 ``checksums on|off DIR KEEP`` switches Lustre's checksums after saving the old values in the
 directory KEEP; ``restore KEEP`` restores them. ``remove DIR SECONDS`` removes a case's directory,
 or as much of it as the time allows (0: all). ``empty DIR`` removes its content. ``turns`` says what
-a needle measures next. ``streams`` measures streams between the nodes. ``servers FSNAME SOURCE...`` notes what the servers of a
-Lustre file system count. ``fill``, ``turns``, ``streams`` and ``servers`` are extras (:mod:`iogauge.core.registry`).
+a needle measures next. ``streams`` measures streams between the nodes. ``fill``, ``turns``, ``streams`` and ``walk`` are extras (:mod:`iogauge.core.registry`).
 
 A command that fails ends with status 1 and a line that gives the reason. Paths may begin with a
 variable, see :func:`iogauge.core.paths.expand`.
@@ -198,11 +197,3 @@ def main(argv: list[str]) -> int:
         return status
     print(visible(f"iogauge: {argv}: not a command of the agent"), file=sys.stderr)
     return 2
-
-
-if __name__ == "__main__":
-    ended = main(sys.argv[1:])
-    for stream in filter(None, (sys.stdout, sys.stderr)):
-        stream.flush()
-    # An interpreter that cleans up takes a tenth of the CPU time of an agent's start.
-    os._exit(ended)

@@ -27,9 +27,6 @@
 #   OPENED open.json        what the agent saw of the target before the first byte
 #   LEASE agents.lease      changes while this script lives; an agent ends without it
 #   SERVERS servers.txt     a line "host address,port pid" for each server
-#   SERVERS_HOSTS servers.hosts   for elbencho: a line "address:port" for each
-#   SERVERS_NEXT servers.next   the same, but the first one last: what a node wrote is then read by the next node
-#   SERVERS_SECRET servers.secret   the word that a server of elbencho wants to hear from those who send it work
 # What agents and witness.sh see on the nodes is in seen.HOST.jsonl and tasks.HOST (plan/observations.py).
 #
 # The job script sets $IOG_DIR. However the job ends, it removes its directory, and then gives up

@@ -14,7 +14,6 @@ import socket
 import sys
 import threading
 import time
-import uuid
 from collections import Counter
 from pathlib import Path
 from types import FrameType
@@ -46,19 +45,12 @@ def server_here() -> int | None:
 
 
 def begin_lease() -> None:
-    """Make the servers' secret, and renew the lease in the background for as long as the job script lives, whose child this is.
+    """Renew the lease in the background for as long as the job script lives, whose child this is.
 
     A node opens the file to read it, which makes NFS fetch it anew: the file's time would come from a cache, and from
     another node's clock.
     """
     script = os.getppid()
-    secret = os.open(
-        files.SERVERS_SECRET,
-        os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC,
-        0o600,
-    )
-    os.write(secret, f"{uuid.uuid4()}\n".encode())
-    os.close(secret)
     Path(files.LEASE).write_text("0\n")
 
     def work() -> None:
@@ -130,7 +122,7 @@ class _NodeAgent:
                     with contextlib.suppress(
                         OSError
                     ):  # no named pipes there: no witness of counters
-                        bell = ControlPipe()
+                        bell = ControlPipe(expand(directory))
                         leaving.callback(bell.close)
                 observations.note(files.VIEW, view.to_json())
                 while not self._why:
@@ -263,13 +255,10 @@ def _complain(
 
 
 def _write(found: observations.NodeObservations) -> None:
-    """Write the addresses of the servers for fio and elbencho."""
+    """Write the addresses of the servers for fio."""
     servers = sorted(found.by_host(observations.SERVER).items())
     if not servers:
         return
     Path(files.SERVERS).write_text(
         "".join(f"{host} {address} {pid}\n" for host, (address, pid) in servers)
     )
-    ends = [address.replace(",", ":") + "\n" for _, (address, _) in servers]
-    Path(files.SERVERS_HOSTS).write_text("".join(ends))
-    Path(files.SERVERS_NEXT).write_text("".join([*ends[1:], ends[0]]))

@@ -1,7 +1,6 @@
-"""A server of fio or elbencho on this node.
+"""A server of fio on this node.
 
-fio listens on the address of one interface alone: its server runs any job that anybody sends. elbencho listens on all, and
-takes no work from those who do not know the secret.
+It listens on the address of one interface alone: it runs any job that anybody sends.
 """
 
 from __future__ import annotations
@@ -19,7 +18,6 @@ from pathlib import Path
 from typing import Final
 
 from iogauge.core import processes
-from iogauge.plan.stage import SERVERS_SECRET
 
 _SIOCGIFADDR: Final = 0x8915
 #: Attempts to find a free port, seconds that a server may take to listen, and to end.
@@ -69,20 +67,11 @@ class Server:
 
     def _starts(self, program: str, address: str, port: int) -> bool:
         """Start it; return whether it alone listens there. fio lets several servers of a user share a port."""
-        words = [f"--server=ip:{address},{port}"]
-        if self._name == "elbencho":
-            secret = os.path.abspath(SERVERS_SECRET)
-            words = [
-                "--service",
-                "--foreground",
-                "--port",
-                str(port),
-                "--svcpwfile",
-                secret,
-            ]
         environment = os.environ | {"IOG_SERVER": self._token}
         self._process = subprocess.Popen(
-            [program, *words], stdin=subprocess.DEVNULL, env=environment
+            [program, f"--server=ip:{address},{port}"],
+            stdin=subprocess.DEVNULL,
+            env=environment,
         )
         deadline = time.monotonic() + _LISTENS_S
         while time.monotonic() < deadline and self.runs() and not _listeners(port):

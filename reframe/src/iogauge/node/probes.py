@@ -25,11 +25,9 @@ from iogauge.core import commands
 from iogauge.core.text import text_digest
 from iogauge.core.untrusted import read_text
 from iogauge.core.words import (
-    ELBENCHO,
     FIO,
     IO500,
     IOR,
-    MD_WORKBENCH,
     MDTEST,
     Fingerprint,
     Value,
@@ -37,6 +35,7 @@ from iogauge.core.words import (
 from iogauge.node import layers
 from iogauge.node.between import (
     PROGRAM_SECONDS,
+    handed_on,
     of_processes,
     preloaded,
     script,
@@ -321,14 +320,14 @@ def _between(node: _Node) -> _Told:
     """Return libraries and scripts between the tools and the kernel, see node/programs."""
     looks = [
         preloaded(environ, node.root)
-        for environ in (os.environ, *of_processes(node.processes))
+        for environ in (handed_on(os.environ), *of_processes(node.processes))
     ]
     facts: Fingerprint = {}
     for key in {key for look in looks for key in look}:
         facts[key] = ":".join(
             dict.fromkeys(str(look[key]) for look in looks if key in look)
         )
-    for tool in (FIO, IOR, MDTEST, MD_WORKBENCH, IO500, ELBENCHO):
+    for tool in (FIO, IOR, MDTEST, IO500):
         with contextlib.suppress(OSError):
             facts |= script(tool, os.environ)
     return facts

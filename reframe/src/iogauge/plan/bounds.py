@@ -17,7 +17,7 @@ from iogauge.core.units import (
 )
 from iogauge.plan.case import Access, CasePlan, PhasePlan
 from iogauge.site.doubts import DOUBTFUL_SHARE, Doubt
-from iogauge.site.extras import Budget, PartitionExtras
+from iogauge.site.extras import PartitionExtras
 from iogauge.site.topology import Ceiling
 
 #: Most that a value, or its reference, may be of its ceiling (G6).
@@ -76,22 +76,6 @@ class MeasuredCeilings:
 NOTHING_MEASURED: Final = MeasuredCeilings()
 
 
-@dataclass(frozen=True, slots=True)
-class Cost:
-    """Total cost of cases."""
-
-    node_seconds: float = 0.0
-    written_bytes: int = 0
-    cases: int = 0
-
-    def __add__(self, other: Cost) -> Cost:
-        return Cost(
-            self.node_seconds + other.node_seconds,
-            self.written_bytes + other.written_bytes,
-            self.cases + other.cases,
-        )
-
-
 def speed(
     phase: PhasePlan,
     plan: CasePlan,
@@ -126,24 +110,6 @@ def speed(
     if phase.access.saturates == "bandwidth" or not phase.rates:
         return expected
     return min(expected, assumed, key=lambda estimate: estimate.bytes_s)
-
-
-def excess(budget: Budget, cost: Cost) -> list[str]:
-    """Return by how much a cost exceeds a budget: a text for each exceeded limit."""
-    over = []
-    hours = cost.node_seconds / 3600
-    if budget.node_hours is not None and hours > budget.node_hours:
-        more = hours - budget.node_hours
-        over.append(
-            f"node_hours: {hours:.3g} planned, {budget.node_hours:g} allowed, {more:.3g} over"
-        )
-    if budget.written is not None and cost.written_bytes > budget.written:
-        more_bytes = cost.written_bytes - budget.written
-        over.append(
-            f"written: {format_bytes(cost.written_bytes)} planned, {format_bytes(budget.written)} "
-            f"allowed, {format_bytes(more_bytes)} over"
-        )
-    return over
 
 
 @dataclass(frozen=True, slots=True)

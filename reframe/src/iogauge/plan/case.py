@@ -110,12 +110,10 @@ class PhasePlan:
     an output with figures that follow from its bytes over time, as the first node counts them. ``follows`` means
     that the phase takes as long as an earlier phase left work for it: no least time is demanded.
     ``of_devices`` means that it reads block devices past the file system.
-    ``untimed_files`` are those that the tool makes before its clock starts, and removes after it has stopped.
     ``lasts_s`` are the seconds of a phase that has a time limit of its own, not the site's. ``beside`` is the direction
     of what loads the target on purpose meanwhile. ``again`` names an earlier phase that did the same. ``lays_out`` means
     that after it the files with the requested layout are there, though it moves no timed data. ``on_nodes`` is the number
     of nodes that the phase measures, None means all; others take part if something loads the target ``beside`` it.
-    Without ``in_calls`` a library moves the data past the calls that the kernel counts of a process.
     """
 
     name: str
@@ -141,13 +139,11 @@ class PhasePlan:
     series: Callable[..., ToolOutput] | None = None
     follows: bool = False
     of_devices: bool = False
-    untimed_files: int = 0
     lasts_s: float | None = None
     beside: Literal["write", "metadata"] | None = None
     again: str | None = None
     lays_out: bool = False
     on_nodes: int | None = None
-    in_calls: bool = True
 
     @property
     def witnessed(self) -> bool:
@@ -211,8 +207,6 @@ _START_S: Final = 0.5
 #: three times, and for the view of all nodes.
 _LAUNCH_S: Final = 1.0
 _LAUNCHES: Final = 4
-#: Files that a node makes, or removes, in a second, if nothing is declared.
-_FILES_S: Final = 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -284,6 +278,8 @@ class CasePlan:
     fill_bytes: int = 0
     below: str = ""
     writes_first: bool = False
+    #: The versions of the tools in the Spack stack that the case names, by tool; empty without a stack.
+    stack_versions: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def passes(self) -> tuple[Sequence[PhasePlan], ...]:
@@ -430,9 +426,7 @@ class CasePlan:
                 if phase.access.evict
                 else 0.0
             )
-            return (
-                one + looks + evicts + 2 * phase.untimed_files / (_FILES_S * self.nodes)
-            )
+            return one + looks + evicts
 
         def seconds(phase: PhasePlan) -> float:
             start = starting(phase)

@@ -45,11 +45,6 @@ SIGNAL: Final = "told.txt"
 #: The started servers: a line ``host address,port pid`` for each.
 SERVERS: Final = "servers.txt"
 
-#: What elbencho reads of them: ``address:port`` for each, the same with the first one last, and their common secret.
-SERVERS_HOSTS: Final = "servers.hosts"
-SERVERS_NEXT: Final = "servers.next"
-SERVERS_SECRET: Final = "servers.secret"
-
 #: What the launcher of the agents said, and a word that changes while the job script lives: an agent ends without it.
 AGENTS_ERRORS: Final = "agents.err"
 LEASE: Final = "agents.lease"
@@ -165,15 +160,13 @@ class JobOrder(Plain):
     fill_bytes: int = 0
     out: tuple[int, ...] = ()
     directory_layout: DirectoryLayout | None = None
-    servers: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedCase(Plain):
     """Cost of a case, as a dry run leaves it for ``iogauge run --dry-run``.
 
-    ``rests_on`` names the sources of the expected bandwidths. ``budget`` is the partition's, as
-    plain data. ``timed`` are the seconds of each direction whose bytes are
+    ``rests_on`` names the sources of the expected bandwidths. ``timed`` are the seconds of each direction whose bytes are
     unknown; ``written_bytes`` and ``read_bytes`` leave them out. ``doubts`` say which references prove little beside their ceilings, ``refused`` which
     prove nothing: such a case does not run.
     """
@@ -189,7 +182,6 @@ class PlannedCase(Plain):
     node_minutes: float
     seconds: float
     rests_on: tuple[str, ...]
-    budget: Mapping[str, float | None] | None
     timed: Mapping[str, float] = field(default_factory=dict)
     doubts: tuple[str, ...] = ()
     refused: tuple[str, ...] = ()

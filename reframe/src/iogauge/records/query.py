@@ -133,7 +133,7 @@ def _by(
 
 
 #: Grows when the same session file makes other rows.
-_VERSION: Final = 5
+_VERSION: Final = 6
 _FORM: Final = hashlib.sha256(f"{_VERSION} {STORED}".encode()).hexdigest()[:12]
 
 #: Beginning of a session file's name, and names in the cache: a month's file, and one that is being written.
@@ -313,9 +313,10 @@ def _parse(
                     content = (
                         json.dumps(fingerprint) if name and name not in shown else None
                     )
+                    Record.from_json(record)
                     rows += rows_of(record, (name, source, number), content)
                     shown.add(name)
-                except (ValueError, RecursionError) as error:
+                except (TypeError, ValueError, RecursionError) as error:
                     damaged.append((number, str(error)))
                 if len(rows) >= _CHUNK_ROWS:
                     frames.append(to_frame(rows))

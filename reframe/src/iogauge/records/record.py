@@ -18,7 +18,7 @@ from typing import Any, Final, NoReturn
 from iogauge.core import untrusted
 from iogauge.core.measurement import Reference
 from iogauge.core.text import digest, visible
-from iogauge.evidence.fingerprint import FILE_SYSTEM, LAYOUTS, series_subset
+from iogauge.evidence.fingerprint import DIVIDING, series_subset
 from iogauge.guards.finding import Finding
 from iogauge.judge.verdict import MetricVerdict, Verdict
 
@@ -270,7 +270,6 @@ class Record(untrusted.Form):
     price: PriceRecord | None = None
     target: Any = None
     layout: Any = field(default=None, metadata=LEFT_OUT)
-    servers: Any = field(default=None, metadata=LEFT_OUT)
     tools: Any = ()
     stack: Any = None
     suite: Any = field(default=None, metadata=LEFT_OUT)
@@ -305,7 +304,7 @@ class Record(untrusted.Form):
         """Return a new record with its fingerprint, and the line and series that follow from it."""
         line = line_of(self.to_json())
         subset = series_subset(fingerprint)
-        for key in (FILE_SYSTEM, *LAYOUTS):
+        for key in DIVIDING:
             subset.pop(key, None)
         series = series_of(line, subset)
         return replace(self, own_line=line, own_series=series, fingerprint=fingerprint)

@@ -8,14 +8,14 @@ from typing import Any, Final
 
 import polars as pl
 
-from iogauge.evidence.fingerprint import FILE_SYSTEM, LAYOUTS, unanswered
+from iogauge.evidence.fingerprint import FILE_SYSTEM, LAYOUTS, SETTINGS, unanswered
 from iogauge.judge.verdict import Verdict
 from iogauge.records.record import CASE_KEYS, keys_of, microseconds
 
 #: Columns that divide a series, each with its key in the fingerprint.
 DIVIDING: Final[Mapping[str, str]] = {
     "file_system": FILE_SYSTEM,
-    **{key.replace(".", "_"): key for key in LAYOUTS},
+    **{key.replace(".", "_"): key for key in (*LAYOUTS, SETTINGS)},
 }
 
 

@@ -1,6 +1,6 @@
-"""The newest results, and the history, for other tools: Prometheus, Parquet, JUnit.
+"""The newest results, and the history, for other tools: Prometheus, JUnit.
 
-docs/results.md lists every name, label and column. A value that is not valid is never exported as a
+docs/results.md lists every name and label. A value that is not valid is never exported as a
 measurement: Prometheus gets its verdict alone.
 
 GitLab shows JUnit's XML beside a merge request and a pipeline. ReFrame's own JUnit file reports a skipped case as passed; here only PASS looks like a pass.
@@ -10,23 +10,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 from typing import Final
 from xml.etree import ElementTree
 
-import polars as pl
 from prometheus_client import CollectorRegistry, Gauge
 from prometheus_client.openmetrics.exposition import generate_latest
 
 from iogauge.core.text import visible
 from iogauge.core.units import with_unit
 from iogauge.judge.verdict import Verdict
-from iogauge.records import query
 from iogauge.records.record import MetricRecord, Record, microseconds, short_name
-from iogauge.records.rows import COLUMNS
 from iogauge.records.selected import UnrunCase
 from iogauge.report.endings import Ending, SessionRecords
-from iogauge.report.history_table import RecordChoice
+from iogauge.report.ranking import ranked
 
 #: Labels of every Prometheus metric that is of a metric; ``line`` keeps scales and tiers apart.
 LABELS: Final = (
@@ -54,12 +50,6 @@ GAUGES: Final = {
     "iogauge_verdict": "1 for the verdict of the newest run, else 0",
     "iogauge_measured_timestamp_seconds": "time of the newest run",
 }
-
-#: Rows of a row group of Parquet: a scan that asks for one system reads few of them.
-_ROW_GROUP: Final = 100_000
-
-#: Columns of Parquet that the rows are sorted by, so that a question reads few row groups.
-SORTED: Final = ("system", "partition", "case", "metric", "time")
 
 
 def _values(metric: MetricRecord) -> tuple[float | None, ...]:
@@ -102,35 +92,13 @@ def openmetrics(records: Sequence[Record]) -> str:
     return text.decode()
 
 
-def rows(folder: Path, choice: RecordChoice) -> pl.DataFrame:
-    """Return all columns of the history for the chosen records and metrics, in the order of time."""
-    wanted = choice.of(folder)[0].select("record", "metric").unique()
-    chosen = query.load(folder).join(
-        wanted, on=["record", "metric"], how="semi", nulls_equal=True
-    )
-    return chosen.select(pl.col(name).cast(kind) for name, kind in COLUMNS.items())
-
-
-def parquet(frame: pl.DataFrame, file: Path, site: str) -> None:
-    """Write rows of the history as Parquet, sorted so that a lazy scan reads little of them.
-
-    ``site`` becomes the first column, which tells merged histories apart. Raises OSError.
-    """
-    shown = frame["case"].map_elements(short_name, return_dtype=pl.String)
-    sorted_rows = frame.with_columns(shown).sort(SORTED, maintain_order=True)
-    named = sorted_rows.select(pl.lit(site).alias("site"), *sorted_rows.columns)
-    named.write_parquet(
-        file, compression="zstd", row_group_size=_ROW_GROUP, statistics=True
-    )
-
-
 def junit(
     records: SessionRecords,
     gate: bool,
     ending: Ending,
     left_out: Iterable[UnrunCase] = (),
 ) -> str:
-    """Return the XML: a suite for each partition, with a test case for each case.
+    """Return the XML: a suite for each partition, with a test case for each case, the gravest first.
 
     The reason is the message of a case that is not PASS. UNREFERENCED, UNSTABLE and CONTAMINATED
     are skipped; in a gate they fail. A failure is skipped if it is expected, or if a second run
@@ -138,7 +106,7 @@ def junit(
     a test case of its own: it fails with the session, else it is skipped.
     """
     top = ElementTree.Element("testsuites", name=f"iogauge: {ending}")
-    for record in records:
+    for record in ranked(records):
         place = record.where
         again = re.search(
             r"%\.repeat_no=(\d+)", record.case

@@ -186,19 +186,17 @@ def newest_records(
 ) -> tuple[list[Record], list[journal.Damaged]]:
     """Return the newest record of every line in a span of time, by system, partition and case.
 
-    A record that lacks keys is returned as damaged. Raises OSError for a file that cannot be read.
+    The damaged lines are those in the files of these sessions. Raises OSError for a file that cannot be read.
     """
     frame = query.load(folder, columns=(*CASE, "time", "line", *query.PLACE))
     frame = narrowed(frame, system=system, since=since, until=until)
     rows = frame.unique("line", keep="last", maintain_order=True)
-    contents = query.records(folder, rows)
-    found: list[Record] = []
-    damaged: list[journal.Damaged] = []
-    for row in sorted(rows.iter_rows(named=True), key=in_place):
-        source, number = row["source"], row["number"]
-        try:
-            if (source, number) in contents:
-                found.append(Record.from_json(contents[source, number]))
-        except (TypeError, ValueError) as error:
-            damaged.append(journal.Damaged(folder, number, str(error)))
+    contents = query.valid_records(folder, rows)
+    found = [
+        contents[place]
+        for row in sorted(rows.iter_rows(named=True), key=in_place)
+        if (place := (row["source"], row["number"])) in contents
+    ]
+    sessions = {record.session for record in found}
+    damaged = [one for one in query.damaged(folder) if one.file.stem in sessions]
     return found, damaged

@@ -13,11 +13,10 @@ from iogauge.core.groups import grouped
 from iogauge.core.text import some
 from iogauge.core.units import duration, format_bytes, in_order
 from iogauge.guards.finding import Finding, Outcome
-from iogauge.plan.bounds import ASSUMED_SPEED, Cost, excess
+from iogauge.plan.bounds import ASSUMED_SPEED
 from iogauge.plan.stage import PlannedCase
 from iogauge.records.record import short_name
 from iogauge.report.layout import Table, columns
-from iogauge.site.extras import Budget
 
 #: More cases than this are shown as one row a check and partition.
 MOST_ROWS: Final = 40
@@ -122,7 +121,7 @@ def _by_text(said: Iterable[tuple[PlannedCase, str]]) -> list[str]:
 
 def timed(cases: Iterable[PlannedCase]) -> list[str]:
     """Return a line for each time in which phases move what they can; nobody knows how much before."""
-    text = "{}s for {} as fast as the target can. The table and the budget leave these bytes out"
+    text = "{}s for {} as fast as the target can. The table leaves these bytes out"
     return _by_text(
         (case, text.format(way, duration(seconds)))
         for case in cases
@@ -158,18 +157,6 @@ def worst(
         ]
         chosen.append((worst, list(map(name_of, bad))))
     return chosen
-
-
-def over_budget(cases: Iterable[PlannedCase]) -> list[str]:
-    """Return a line for each exceeded budget, and by how much."""
-    lines = []
-    limited = (case for case in cases if case.budget)
-    for partition, group in grouped(limited, lambda case: case.partition).items():
-        budget = Budget.model_construct(None, **(group[0].budget or {}))
-        costs = [Cost(case.node_minutes * 60, case.written_bytes, 1) for case in group]
-        over = excess(budget, sum(costs, Cost()))
-        lines += [f"over budget: {partition}: {text}" for text in over]
-    return lines
 
 
 def over_time(cases: Iterable[PlannedCase]) -> list[str]:

@@ -24,11 +24,15 @@ from types import FrameType
 from typing import Any, Final
 
 from iogauge.core import commands, processes, untrusted
-from iogauge.core.paths import logs_dir, project_root, stages_dir, state_dir
+from iogauge.core.paths import (
+    LIBRARY,
+    logs_dir,
+    project_root,
+    stages_dir,
+    state_dir,
+)
 from iogauge.core.text import visible_lines
-from iogauge.plan.bounds import Cost, excess
 from iogauge.session.life import DETAILS
-from iogauge.site.extras import Budget
 from iogauge.workspace import directory, lock, removal
 
 #: File in the state directory that lists every target that a session has used, for the janitor.
@@ -36,6 +40,12 @@ TARGETS = "targets.txt"
 
 #: File in a session's stage directory that names its process and host.
 OWNER: Final = ".iogauge-session"
+
+#: What is said of a gate that would only list or plan.
+NO_GATE: Final = (
+    "a gate measures, and a listing or a dry run measures nothing: "
+    "leave out --gate and unset IOGAUGE_GATE, or run the cases"
+)
 
 
 def known_targets() -> list[str]:
@@ -132,8 +142,6 @@ class Session:
     failed: int = 0
     #: Cases that are set up and undecided: check, partition, environment, name of the case.
     open_cases: set[tuple[str, str, str, str]] = field(default_factory=set)
-    #: Expected cost of the cases that were started, by partition.
-    spent: dict[str, Cost] = field(default_factory=dict)
     #: For each case whose job began and that is undecided: a function to call at the end, with the
     #: problem of the targets.
     undecided: dict[tuple[str, str, str, str], Callable[[str], None]] = field(
@@ -148,22 +156,6 @@ class Session:
             handler = signal.getsignal(number)
             if callable(handler) and not isinstance(handler, _Noted):
                 signal.signal(number, _Noted(self, handler))
-
-    def spend(self, partition: str, cost: Cost, budget: Budget | None) -> str:
-        """Add a case's cost; if it exceeds the rest of the budget, add nothing and return why.
-
-        ``iogauge run --over-budget`` allows it.
-        """
-        before = self.spent.get(partition, Cost())
-        over = excess(budget, before + cost) if budget else []
-        if over and os.environ.get("IOGAUGE_OVER_BUDGET", "") != "1":
-            return (
-                f"refused: budget of {partition}: {'; '.join(over)}, this case after "
-                f"{before.cases} other(s) of the session included. Select fewer cases, raise the budget, "
-                "or use 'iogauge run --over-budget'"
-            )
-        self.spent[partition] = before + cost
-        return ""
 
     def track(self, target: str) -> None:
         """Observation a target, so that this session's directory on it is removed even by the janitor."""
@@ -278,16 +270,34 @@ def runs_cases(argv: list[str]) -> bool:
     )
 
 
+def foreign_modules() -> list[str]:
+    """Return the folders of PYTHONPATH from which Python takes modules before its own; that of the library is none."""
+    folders = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    own = str(LIBRARY.parent)
+    return [folder for folder in folders if folder and os.path.realpath(folder) != own]
+
+
 def guard_gate() -> None:
     """As a gate, make a run end with status 1 unless a case passed and no case failed on the way.
 
     ReFrame itself says "PASSED" and ends with 0 if it selected nothing, or if a retry passed after a failure. Without a
     gate, a run of no case says that it proved nothing; ``iogauge run`` says more. Called
     when the site configuration is loaded: exit handlers run in reverse order, so this one is last.
+    A gate that only lists or plans ends the process with status 2.
     """
     gate = is_gate()
     if not runs_cases(sys.argv[1:]):
+        if gate:
+            say(f"iogauge: {NO_GATE}")
+            raise SystemExit(2)
         return
+    foreign = foreign_modules() if gate else []
+    if foreign:
+        say(
+            f"iogauge: PYTHONPATH names {', '.join(foreign)}: modules from there may replace those that judge, "
+            "which no gate allows. Unset PYTHONPATH"
+        )
+        raise SystemExit(2)
     session = current()
     nothing = (
         "no case was measured and passed. Expected at least one: check the options -n, "

@@ -86,10 +86,6 @@ class Target(SiteModel):
     #: (``flash``). It replaces the target's default layout by one of the file system's own.
     pool: str | None = Field(default=None, pattern=r"^[A-Za-z0-9_-]{1,15}$")
 
-    #: Where Lustre's servers tell what they count: addresses of exporters, or ``lctl`` if nodes of the jobs are servers. A case
-    #: asks meanwhile, for its series (docs/cluster.md); no verdict depends on it.
-    servers: tuple[Annotated[str, Field(pattern=r"^(lctl|https?://[!-~]+)$")], ...] = ()
-
     #: Directory whose lock guards the target, by default the target's own. Targets that share a
     #: file system can share a lock.
     lock: str | None = None
@@ -120,10 +116,6 @@ class Target(SiteModel):
         if self.pool and self.striped_by != "lustre":
             raise ValueError(
                 f"pool: {self.path} is not on Lustre, which alone has pools"
-            )
-        if self.servers and self.striped_by != "lustre":
-            raise ValueError(
-                f"servers: {self.path} is not on Lustre, whose counters alone are read"
             )
         if self.uuid and self.of_job:
             raise ValueError(
@@ -284,14 +276,6 @@ class Ceilings(SiteModel):
     max_age_days: Count = 90
 
 
-class Budget(SiteModel):
-    """Cost that all cases of a session may have together on a partition."""
-
-    node_hours: Annotated[float, Field(gt=0, strict=True)] | None = None
-    #: ByteSize that are written to the target.
-    written: Annotated[ByteSize, Field(gt=0)] | None = None
-
-
 class Receivers(SiteModel):
     """Who is told of an alarm, beside those that the environment names."""
 
@@ -375,7 +359,6 @@ class PartitionExtras(SiteModel):
     tiers: dict[Tier, Sizes] = {}
     #: By name of the check: differences from ``scale`` and ``limits``, and from ``tiers``.
     cases: dict[str, CaseSize] = {}
-    budget: Budget | None = None
     #: Who is told of what failed and what has become worse.
     alarm: Receivers = Receivers()
     #: Layers that the scenarios of ceilings may measure.

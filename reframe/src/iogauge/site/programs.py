@@ -30,8 +30,6 @@ BRINGS: Final = {
     "mdtest": f"ci/build-stack{_ELSEWHERE}",
     "fio": "apt install fio (or: dnf install fio, spack install fio)",
     "iperf3": "apt install iperf3 (or: dnf install iperf3, spack install iperf3)",
-    "elbencho": "spack install elbencho (or put it on PATH)",
-    "md-workbench": f"ci/build-stack{_ELSEWHERE}",
     "io500": "spack install io500 (the recipe is in spack-repo/)",
     "mpirun": "apt install openmpi-bin, or the MPI that ior was built with",
     "darshan": "ci/build-stack",
@@ -51,11 +49,7 @@ _PROGRAM_OF: Final = {
         (words.IOR, words.IOR_MPIIO, words.IOR_HDF5, words.IOR_NCMPI), "ior"
     ),
     words.FIO_METADATA: "fio",
-    **{
-        name: name
-        for name in (words.MDTEST, words.ELBENCHO, words.FIO, words.IPERF, words.IO500)
-    },
-    words.MD_WORKBENCH: "md-workbench",
+    **{name: name for name in (words.MDTEST, words.FIO, words.IPERF, words.IO500)},
 }
 
 #: Features of IOR by its back ends.
@@ -66,7 +60,7 @@ _BACK_ENDS: Final = {
 }
 
 #: Programs that an MPI launcher starts.
-_BY_MPI: Final = ("io500", "ior", "md-workbench", "mdtest")
+_BY_MPI: Final = ("io500", "ior", "mdtest")
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,14 +152,12 @@ def mpi_environment() -> dict[str, str]:
 
 #: How a program says its version.
 _SAID: Final = {
-    words.ELBENCHO: r"^elbencho\n \* Version: (\S+)",
     words.FIO: r"fio-(\S+)",
     words.IPERF: r"^iperf (\S+)",
 }
 #: A word by which others are known: IO500's help speaks of no version, and its list of options of no MPI.
 _KNOWN_BY: Final = {
     words.IO500: ("--list", r"\[mdtest-hard\]"),
-    words.MD_WORKBENCH: ("--help", "Synopsis md-workbench"),
     words.MDTEST: ("--help", "(?i:mdtest)|-n"),
 }
 
@@ -223,16 +215,7 @@ def machine(cache: Path | None = None) -> Machine:
     except (OSError, ValueError):
         cached = {}
     programs, fresh = {}, {}
-    for name in (
-        "ior",
-        "mdtest",
-        "md-workbench",
-        "fio",
-        "elbencho",
-        "io500",
-        "iperf3",
-        "mpirun",
-    ):
+    for name in ("ior", "mdtest", "fio", "io500", "iperf3", "mpirun"):
         path = shutil.which(name)
         if path is None:
             continue

@@ -7,7 +7,6 @@ selected, they are an error.
 
 from __future__ import annotations
 
-import contextlib
 import re
 import shlex
 from collections.abc import Mapping, Sequence
@@ -16,7 +15,7 @@ from typing import Any, Final
 
 from pydantic import ValidationError
 
-from iogauge.core import untrusted, words
+from iogauge.core import words
 from iogauge.core.paths import project_root, stages_dir, state_dir
 from iogauge.core.yamlfile import Mistake, YamlError, located
 from iogauge.core.yamlfile import load as load_yaml
@@ -26,7 +25,6 @@ from iogauge.site.extras import PartitionExtras
 from iogauge.site.folders import (
     SETTINGS,
     namesakes,
-    site_folders,
     spack_environments,
 )
 from iogauge.site.mistakes import (
@@ -148,7 +146,8 @@ def _install(environment: dict[str, Any], folder: Path, runs: bool) -> None:
             return
         try:  # a planned stack is enough to list and to dry-run
             built = stack.planned(environments, extras[STACK])
-        except stack.StackError:
+        except stack.StackError as unknown:
+            extras[NOT_INSTALLED] = f"{error}. What it will have: {unknown}"
             return
     if built.darshan:
         extras.setdefault(DARSHAN, built.darshan)
@@ -225,12 +224,3 @@ def unfitting(
             check, [{**places, **one} for one in values]
         )
     ]
-
-
-def any_budget(*directories: Path) -> bool:
-    """Return whether any site may have a budget; mistakes are found elsewhere."""
-    for site in site_folders(*directories):
-        with contextlib.suppress(OSError):
-            if "budget" in untrusted.read_text(site / SETTINGS):
-                return True
-    return False

@@ -11,12 +11,13 @@ site's jobs run where it is called.
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 import shlex
 import socket
 import sys
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -34,10 +35,28 @@ from iogauge.site.folders import (
 from iogauge.site.mistakes import STACK
 
 FACTS: Final = "stack.json"
+#: Variants of ior, and the features that they give.
 _FEATURE_OF_VARIANT: Final = {
     "hdf5": words.IOR_HDF5,
     "ncmpi": words.IOR_NCMPI,
 }
+#: The package of each tool whose output says a version.
+_PACKAGE_OF_TOOL: Final = {
+    "ior": "ior",
+    "mdtest": "ior",
+    "fio": "fio",
+    "io500": "io500",
+    "darshan": "darshan-runtime",
+}
+#: Packages of a stack, each with its feature.
+_FEATURE_OF_PACKAGE: Final = {
+    "fio": words.FIO,
+    "io500": words.IO500,
+    "darshan-runtime": words.DARSHAN,
+}
+#: The package that depends on the others, and what it brings unless a spec says ``~io500``.
+_BUNDLE: Final = "iogauge-stack"
+_BUNDLE_DEFAULTS: Final = ("io500", "darshan")
 
 
 class StackError(ValueError):
@@ -46,16 +65,16 @@ class StackError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Stack:
-    """A stack's identity: ``fingerprint`` is equal if the benchmark programs are equal.
-
-    ``hashes`` are Spack's DAG hashes of ior, fio, mpi and darshan. ``lock_sha256`` is the hash of
-    the lock file.
-    """
+    """A stack's identity."""
 
     environment: str
+    #: Equal if the benchmark programs are equal; empty of a stack that is not installed as a whole.
     fingerprint: str
     lock_sha256: str
+    #: Spack's DAG hashes of ior, fio, mpi and darshan.
     hashes: dict[str, str]
+    #: The versions that the tools of the stack say of themselves.
+    versions: dict[str, str]
     features: tuple[str, ...]
     directory: str
 
@@ -77,13 +96,14 @@ class Stack:
         return kept
 
 
-def _features(built: Collection[str]) -> tuple[str, ...]:
-    """Return the features that programs give, and variants of ior, by their names."""
-    others = (words.FIO, words.IO500, words.ELBENCHO, words.DARSHAN)
-    found = [name for name in others if name in built]
-    if "ior" in built:
-        found += [words.IOR, words.IOR_MPIIO, words.MDTEST, words.MD_WORKBENCH]
-        found += [f for name, f in _FEATURE_OF_VARIANT.items() if name in built]
+def _features(
+    packages: Collection[str], ior_variants: Collection[str]
+) -> tuple[str, ...]:
+    """Return the features that packages and variants of ior give, sorted."""
+    found = [_FEATURE_OF_PACKAGE[p] for p in packages if p in _FEATURE_OF_PACKAGE]
+    if "ior" in packages:
+        found += [words.IOR, words.IOR_MPIIO, words.MDTEST]
+        found += [f for v, f in _FEATURE_OF_VARIANT.items() if v in ior_variants]
     return tuple(sorted(found))
 
 
@@ -94,44 +114,43 @@ def read(file: Path) -> Stack:
     try:
         facts = untrusted.read_json(file)
         packages: dict[str, dict[str, Any]] = facts["packages"]
-        variants = packages.get("ior", {}).get("variants", {})
-        built = {name for name in _FEATURE_OF_VARIANT if variants.get(name) is True}
-        built |= {name.removesuffix("-runtime") for name in packages} - {
-            *_FEATURE_OF_VARIANT
-        }
+        missing = facts.get("missing", [])
+        here = {name: made for name, made in packages.items() if name not in missing}
+        variants = here.get("ior", {}).get("variants", {})
         names = {"darshan": "darshan-runtime"}
-        names |= {name: name for name in ("ior", "fio", "mpi", "elbencho")}
+        names |= {name: name for name in ("ior", "fio", "mpi")}
+        hashes = {k: str(here[p]["hash"]) for k, p in names.items() if p in here}
+        versions = {
+            tool: str(packages[package]["version"])
+            for tool, package in _PACKAGE_OF_TOOL.items()
+            if "version" in packages.get(package, {})
+        }
         return Stack(
             environment=str(facts["environment"]),
             fingerprint=str(facts["stack"]),
             lock_sha256=str(facts["lock_sha256"]),
-            hashes={
-                k: str(packages[p]["hash"]) for k, p in names.items() if p in packages
-            },
-            features=_features(built),
+            hashes=hashes,
+            versions=versions,
+            features=_features(here, [v for v, on in variants.items() if on is True]),
             directory=str(file.parent),
         )
     except OSError as error:
-        folder = file.parents[1]
-        if not folder.is_dir():
-            known = ", ".join(
-                sorted(
-                    one.name
-                    for one in folder.parent.glob("*/")
-                    if (one / "spack.yaml").exists()
-                )
-            )
-            raise StackError(
-                f"extras.stack names {folder.name}, and there is no {folder}. Known: {known or 'none'}. Name one of them, "
-                "or make a folder for yours (docs/spack.md)"
-            ) from error
-        raise StackError(
-            f"{file}: {error.strerror}: install the stack: {install}"
-        ) from error
+        raise StackError(_why_unread(file, error, install)) from error
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise StackError(
             f"{file}: not the facts of a stack ({error!r}): {install}"
         ) from error
+
+
+def _why_unread(file: Path, error: OSError, install: str) -> str:
+    folder = file.parents[1]
+    if folder.is_dir():
+        return f"{file}: {error.strerror}: install the stack: {install}"
+    known = sorted(path.parent.name for path in folder.parent.glob("*/spack.yaml"))
+    return (
+        f"extras.stack names {folder.name}, and there is no {folder}. Known: {', '.join(known) or 'none'}. Name one of them, "
+        "or make a folder for yours (docs/spack.md)"
+    )
 
 
 def of_environment(environments: Path, name: str) -> Stack:
@@ -139,28 +158,90 @@ def of_environment(environments: Path, name: str) -> Stack:
     return read(environments / name / ".spack-env" / FACTS)
 
 
-_SPEC = re.compile(r"iogauge-stack\b\S*((?:\s*[+~][a-z0-9]+)*)")
-
-
 def planned(environments: Path, name: str) -> Stack:
-    """Return the stack that an environment will install, by the specs in its ``spack.yaml``; no
-    hashes.
+    """Return the stack that an environment will install, by its lock file if it is solved, else by the specs in its
+    ``spack.yaml``; no hashes.
 
     For listing and dry runs without an installed stack. Raises :class:`StackError`.
     """
     folder = environments / name
-    file = folder / "spack.yaml"
+    if (folder / "spack.lock").exists():
+        packages, variants = _solved(folder / "spack.lock")
+    else:
+        packages, variants = _asked_for(folder / "spack.yaml")
+    features = _features(packages, variants)
+    if not features:
+        raise StackError(f"{folder}: none of its specs brings a benchmark")
+    return Stack(str(folder), "", "", {}, {}, features, str(folder / ".spack-env"))
+
+
+def _solved(lock: Path) -> tuple[set[str], set[str]]:
+    """Return the packages in a lock file, and the variants that ior has there."""
     try:
-        text = "\n".join(load(file)["spack"]["specs"])
-    except (OSError, YamlError, KeyError, TypeError) as error:
-        raise StackError(f"{file}: no specs can be read there ({error})") from error
-    chosen = set(
-        re.findall(r"\+([a-z0-9]+)", "".join(m[1] for m in _SPEC.finditer(text)))
-    )
-    if "iogauge-stack" not in text:
-        raise StackError(f"{file}: no spec iogauge-stack in it")
-    directory = str(folder / ".spack-env")
-    return Stack(str(folder), "", "", {}, _features({"ior", "fio", *chosen}), directory)
+        specs = list(untrusted.read_json(lock)["concrete_specs"].values())
+        variants: set[str] = set()
+        for spec in specs:
+            if spec["name"] == "ior":
+                variants |= {v for v, on in spec["parameters"].items() if on is True}
+        return {str(spec["name"]) for spec in specs}, variants
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise StackError(f"{lock}: not a lock file of Spack ({error!r})") from error
+
+
+#: The parts of a spec that tell a package's variants, as Spack writes them: ``+io500~hdf5 ncmpi=true``.
+_NAME: Final = re.compile(r"\s*(?:[\w-]+\.)*([a-z0-9][\w-]*)")
+_VARIANT: Final = re.compile(
+    r"([+~]{1,2}|\s-)\s*([a-z0-9_]+)|\b([a-z0-9_]+)={1,2}(true|false)\b", re.I
+)
+
+
+def _asked_for(manifest: Path) -> tuple[set[str], set[str]]:
+    """Return the packages that a manifest's specs name, and the variants that ior gets by them."""
+    try:
+        spack = load(manifest)["spack"]
+        specs = list(_specs_in(spack["specs"], spack.get("definitions", [])))
+    except (OSError, YamlError, KeyError, TypeError, AttributeError) as error:
+        raise StackError(f"{manifest}: no specs can be read there ({error})") from error
+    packages: set[str] = set()
+    variants: set[str] = set()
+    for spec in specs:
+        # What stands after ^ or % is of another package.
+        own = re.split(r"[\^%]", spec)[0]
+        if (named := _NAME.match(own)) is None:
+            raise StackError(f"{manifest}: not found out: the package of {spec!r}")
+        switches = dict.fromkeys(_BUNDLE_DEFAULTS, True)
+        for sign, switch, key, value in _VARIANT.findall(own[named.end() :]):
+            switches[switch or key] = "+" in sign or value.lower() == "true"
+        chosen = {switch for switch, on in switches.items() if on}
+        if named[1] == _BUNDLE:
+            packages |= {"ior", "fio"} | (chosen & _FEATURE_OF_PACKAGE.keys())
+            packages |= {"darshan-runtime"} if "darshan" in chosen else set()
+        else:
+            packages.add(named[1])
+        if named[1] in (_BUNDLE, "ior"):
+            variants |= chosen
+    return packages, variants
+
+
+def _specs_in(entries: Any, definitions: Any) -> Iterator[str]:
+    """Yield the specs of a list in a manifest: texts, matrices, groups, and the names of definitions."""
+    for entry in entries:
+        if isinstance(entry, dict) and "matrix" in entry:
+            rows = [list(_specs_in(row, definitions)) for row in entry["matrix"]]
+            yield from map(" ".join, itertools.product(*rows))
+        elif isinstance(entry, dict) and "specs" in entry:
+            yield from _specs_in(entry["specs"], definitions)
+        elif isinstance(entry, str) and entry.startswith("$"):
+            name = entry.lstrip("$^%")
+            lists = [given[name] for given in definitions if name in given]
+            if not lists:
+                raise KeyError(f"not found out: the definition of {entry}")
+            for given in lists:
+                yield from _specs_in(given, definitions)
+        elif isinstance(entry, str):
+            yield entry
+        else:
+            raise TypeError(f"not found out: {entry!r}")
 
 
 def of_program(path: str) -> Stack | None:

@@ -32,29 +32,39 @@ def dialect_of(version: str) -> str | None:
     )
 
 
-#: Labels of lines: mpirun of Open MPI 5, then of 4.1, with tags, ranks, times or several. srun --label and MPICH's mpiexec -l
-#: label all lines.
-_TAGS: Final = [
-    re.compile(rf"(?m)^[^<\n]{{0,80}}<std(?:out|err)>:{blank}(.*)$")
-    for blank in (" ", "")
-]
-_NUMBER: Final = re.compile(r"(?m)^(?: *\d+:|\[\d+\]) (.*)$")
+#: Labels of lines: tags of mpirun, numbers of srun --label, of MPICH's mpiexec -l, and of PALS, which names the host too.
+_LABEL: Final = re.compile(
+    r"[^<\n]{0,80}<std(?:out|err|diag)>:|(?=\S*\d)[\w.-]+ \d+: | *\d+: |\[\d+\] "
+)
 #: MPICH labels all that it reads at a time, wherever in a line that begins.
 _WITHIN: Final = re.compile(r"\[\d+\] ")
 
 
 def unlabelled(text: str) -> str:
-    """Return what tasks printed, without a launcher's labels. Blanks at the ends of lines take their place: as much was printed."""
-    numbered = len(_NUMBER.findall(text)) == len(text.splitlines())
-    label = (
-        _NUMBER if numbered else max(_TAGS, key=lambda form: len(form.findall(text)))
-    )
+    """Return what tasks printed, without a launcher's labels.
 
-    def plain(line: re.Match[str]) -> str:
-        own = _WITHIN.sub("", line[1]) if numbered and line[0][0] == "[" else line[1]
-        return f"{own:{len(line[0])}}"
+    Each line is looked at by itself: the launcher's own lines have none. Blanks at the ends of lines take the place of
+    labels: as much was printed.
+    """
+    lines = text.splitlines(keepends=True)
+    tags = [label for label in map(_LABEL.match, lines) if label and ">" in label[0]]
+    # Open MPI 5 puts a blank behind its tags, 4.1 does not.
+    has_blank = all(label.string[label.end()].isspace() for label in tags)
+    return "".join(_own_part(line, has_blank) for line in lines)
 
-    return label.sub(plain, text)
+
+def _own_part(line: str, has_blank: bool) -> str:
+    """Return a line without its label, as long as before."""
+    label = _LABEL.match(line)
+    if label is None:
+        return line
+    printed = line.rstrip("\n")
+    own = printed[label.end() :]
+    if label[0].endswith(">:") and has_blank:
+        own = own[1:]
+    if re.fullmatch(_WITHIN, label[0]):
+        own = _WITHIN.sub("", own)
+    return own.ljust(len(printed)) + line[len(printed) :]
 
 
 OTHER_MPI: Final = (

@@ -193,9 +193,11 @@ def of_history(
     )
     more = ("metric", "unit", "median", "metric_verdict", "record", "source", "number")
     valid = [verdict.value for verdict in _VALID]
+    # What is derived from several cases has no nodes: no layer of so many nodes carried it.
     rows = query.load(folder, columns=(*columns, *more)).filter(
         (pl.col("system") == system)
         & (pl.col("partition") == partition)
+        & pl.col("nodes").is_not_null()
         & pl.col("verdict").is_in(valid)
         & pl.col("metric_verdict").is_in(valid)
         & pl.col("unit").is_in(list(BANDWIDTH_UNITS))
@@ -220,12 +222,10 @@ def of_history(
                     f"{row['time']:%Y-%m-%dT%H:%M:%SZ}",
                     (row["source"], row["number"]),
                 )
-                rate, nodes = (
-                    convert(row["median"], row["unit"], "B/s"),
-                    row["nodes"] or 1,
-                )
+                rate = convert(row["median"], row["unit"], "B/s")
                 case, samples = short_name(row["case"]), row["samples"] or 1
-                others.append((way, Figure(case, when, nodes, samples, rate, place)))
+                figure = Figure(case, when, row["nodes"], samples, rate, place)
+                others.append((way, figure))
     seen = look(ours, others, declared, time.time())
     places = [one.place for one in seen.reached.values()]
     best = pl.DataFrame(places, schema=list(query.PLACE), orient="row")

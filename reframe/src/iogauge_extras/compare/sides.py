@@ -31,8 +31,8 @@ from iogauge_extras.history.statistics import interval
 #: ``session`` or ``session:case``; the file of a session in its place, whose name may hold a colon.
 _NAMED: Final = re.compile(r"(.+?\.jsonl|[^:]+)(?::(.*))?")
 
-#: Runs of a side that suffice for an interval over runs; with fewer it is over the samples.
-_RUNS: Final = 3
+#: Fewest runs of a side that decide; with fewer the interval is over the samples, and decides nothing.
+FEWEST_RUNS: Final = 3
 
 
 #: Facts that differ from run to run, or that the sides are chosen by.
@@ -275,19 +275,19 @@ def contrast(a: Side, b: Side) -> Contrast:
     found = {key: _ratio(key, mine[key], other[key], a, b) for key in both}
     ratios = {key: ratio for key, ratio in found.items() if ratio is not None}
     notes = [
-        f"{case} {metric}: the units have nothing in common"
-        for (_, case, metric), ratio in found.items()
+        f"{_name(key, mine[key][0][0])} {key[2]}: the units have nothing in common"
+        for key, ratio in found.items()
         if ratio is None
     ]
     alone = [
-        f"{name}: {place}{case} {metric}"
+        f"{name}: {_name(key, here[key][0][0])} {key[2]}"
         for name, here, there in (("A", mine, other), ("B", other, mine))
-        for place, case, metric in here
-        if (place, case, metric) not in there
+        for key in here
+        if key not in there
     ]
     if any(ratio.over == "samples" for ratio in ratios.values()):
         notes.append(
-            f"an interval over samples knows the noise within a run, not between runs: measure {_RUNS} runs of each side"
+            f"an interval over samples knows the noise within a run, not between runs: measure {FEWEST_RUNS} runs of each side"
         )
     if not ratios:
         refused = "".join(
@@ -330,7 +330,7 @@ def _ratio(
         )
         over = "runs"
         values = (first, second)
-        if min(len(first), len(second)) < _RUNS:
+        if min(len(first), len(second)) < FEWEST_RUNS:
             over = "samples"
             values = (_samples(mine, unit), _samples(other, unit))
     except UnitError:
@@ -345,11 +345,9 @@ def _ratio(
         mark = "differs"
     else:
         mark = "better" if (low > 1) == (better == "more") else "worse"
-    ratio, named = middle[1] / middle[0], mine[0][0]
+    ratio = middle[1] / middle[0]
     return Ratio(
-        case=" ".join(
-            filter(None, (key[0].strip(), named.short_name, _variant(named)))
-        ),
+        case=_name(key, mine[0][0]),
         metric=key[2],
         unit=unit,
         a=middle[0],
@@ -363,6 +361,12 @@ def _ratio(
         per_tib=_share(ratio, a.tib, b.tib) if "/s" in unit else None,
         per_server=_share(ratio, a.servers, b.servers) if "/s" in unit else None,
     )
+
+
+def _name(key: _Key, record: Record) -> str:
+    """Return the case as all tables name it, after its partition if both sides have several."""
+    place, *_ = key
+    return " ".join(filter(None, (place.strip(), record.short_name, _variant(record))))
 
 
 def _variant(record: Record) -> str:

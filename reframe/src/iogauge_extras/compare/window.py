@@ -3,24 +3,33 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import subprocess
 import sys
 import tempfile
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 import typer
 
 from iogauge.cli.reporting import write_file
 from iogauge.cli.screen import say, show, slip
 from iogauge.core import paths, untrusted
+from iogauge.core.text import count
 from iogauge_extras.compare.compare_command import contrast
 from iogauge_extras.compare.logs import CompareError
 
+if TYPE_CHECKING:
+    from iogauge_extras.compare.sides import Ratio
+
 #: What follows the start, until the end.
 _FILE: Final = "window.json"
+
+#: Marks of a ratio that decide, in the order in which they are said.
+_DECIDED: Final = ("worse", "better", "alike")
 
 
 def maintain(
@@ -29,7 +38,7 @@ def maintain(
         Literal["start", "end"], typer.Argument(help="Before or after the work.")
     ],
     runs: Annotated[
-        int, typer.Option(min=1, help="Runs of each side; 3 give intervals.")
+        int, typer.Option(min=1, help="Runs of each side; fewer than 3 decide nothing.")
     ] = 3,
     html: Annotated[Path | None, typer.Option(help="With end: write the page.")] = None,
 ) -> None:
@@ -98,8 +107,24 @@ def _show(before: Sequence[str], after: Sequence[str], html: Path | None) -> Non
     )
     found = contrast(titled, html)
     show(found.render())
-    worse = sum(one.mark == "worse" for one in found.ratios)
-    better = sum(one.mark == "better" for one in found.ratios)
-    say(
-        f"iogauge: the work made {worse} worse and {better} better, of {len(found.ratios)}"
+    say(f"iogauge: {effect(found.ratios)}")
+
+
+def effect(ratios: Sequence[Ratio]) -> str:
+    """Return what the work did: how many metrics became worse or better, and how many cannot be decided."""
+    from iogauge_extras.compare.sides import FEWEST_RUNS  # with polars
+
+    counts = Counter(ratio.mark for ratio in ratios)
+    undecided = counts["differs"] + counts["?"]
+    few = [ratio for ratio in ratios if min(ratio.runs) < FEWEST_RUNS]
+    parts = [f"{counts[mark]} {mark}" for mark in _DECIDED if counts[mark]]
+    if undecided:
+        parts.append(f"{undecided} not decided")
+    text = f"of {count(len(ratios), 'metric')}: {', '.join(parts)}"
+    if not few:
+        return text
+    far = max(few, key=lambda ratio: abs(math.log(ratio.ratio)))
+    return (
+        f"{text}. {min(far.runs)} run(s) of a side decide nothing, {FEWEST_RUNS} are needed: window start --runs "
+        f"{FEWEST_RUNS}. The largest difference: {far.case} {far.metric} x {far.ratio:.3f}"
     )

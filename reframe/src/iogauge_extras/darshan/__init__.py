@@ -1,8 +1,7 @@
-"""Darshan's logs: what a program did to the file system.
+"""Darshan's logs: who wrote a file, what two of them have in common, and whether they are whole.
 
-- profile_command: profile
 - figures: the figures and facts of a log
 - log: Darshan's log as values, by darshan-parser
-- profile: what stands out in a log
+- profile_command: what one log says, on the terminal
 - subject: a log as one side of a comparison
 """

@@ -37,7 +37,7 @@ ALL_RANKS: Final = -1
 COUNTED: Final = ("POSIX", "MPI-IO", "STDIO", "DFS", "H5D", "PNETCDF_VAR")
 
 #: Modules that are read; each has a section of its own in the text, if the log has it.
-_READ: Final = (*COUNTED, "LUSTRE")
+READ: Final = (*COUNTED, "LUSTRE")
 
 _TEXTS: Final = ("_STRIPE_PATTERN", "_FLAGS", "_POOL_NAME")
 
@@ -104,7 +104,10 @@ _NEEDED: Final = (
     "run time",
     "start_time",
 )
-_ANNOUNCED: Final = re.compile(r"(?m)^# (\S+) module: \d+ bytes")
+#: A module that is newer than the parser has a number in place of a name.
+_ANNOUNCED: Final = re.compile(
+    r"(?m)^# (\S+(?= module: )|\S+ module \(id \d+\)).*: \d+ bytes"
+)
 _SECTION: Final = re.compile(r"(?m)^# (\S+) module data$")
 _INCOMPLETE: Final = re.compile(
     r"(?m)^# \*WARNING\*: The (\S+) module contains incomplete data!$"
@@ -121,27 +124,25 @@ def parse(text: str) -> DarshanLog:
     records = tuple(_records(text))
     head, *sections = _SECTION.split(text)
     header = dict(reversed(_HEADER.findall(head)))
-    if missing := [name for name in _NEEDED if name not in header]:
-        raise ToolOutputError(
-            f"not what darshan-parser prints: no {missing[0]!r} in the header; was there a log, "
-            "and was the library built with the tool's MPI?"
-        )
-    begun = {
+    for name in _NEEDED:
+        if name not in header:
+            raise ToolOutputError(
+                f"not what darshan-parser prints: no {name!r} in the header; was there a log, "
+                "and was the library built with the tool's MPI?"
+            )
+    with_records = [
         module
         for module, body in zip(sections[::2], sections[1::2], strict=True)
         if "\n#<module>" in body
-    }
-    announced, incomplete = (
-        _ANNOUNCED.findall(head),
-        sorted(set(_INCOMPLETE.findall(text))),
-    )
-    if cut := [
-        module for module in announced if module in _READ and module not in begun
-    ]:
-        raise ToolOutputError(
-            f"darshan-parser: the log has a module {cut[0]}, but the text ends before its records: it is "
-            "cut off, or the module is incomplete (then --show-incomplete shows what there is)"
-        )
+    ]
+    announced = _ANNOUNCED.findall(head)
+    incomplete = sorted(set(_INCOMPLETE.findall(text)))
+    for module in announced:
+        if module in READ and module not in with_records:
+            raise ToolOutputError(
+                f"darshan-parser: the log has a module {module}, but the text ends before its records: it is "
+                "cut off, or the module is incomplete (then --show-incomplete shows what there is)"
+            )
     tasks, run_seconds = (
         _number(header[name], name) for name in ("nprocs", "run time")
     )
@@ -167,38 +168,44 @@ def parse(text: str) -> DarshanLog:
 
 def _records(text: str) -> Iterator[FileRecord]:
     """Yield the records of the modules that are read; raises :class:`ToolOutputError`."""
-    found: dict[tuple[str, str, str], tuple[list[str], dict[str, float]]] = {}
+    places: dict[tuple[str, str, str], list[str]] = {}
+    counters: dict[tuple[str, str, str], dict[str, float]] = {}
     for number, line in enumerate(text.split("\n"), 1):
         if not line or line.startswith("#"):
             continue
-        words = line.split("\t")
-        if len(words) < 8:
+        columns = line.split("\t")
+        if len(columns) < 8:
             raise ToolOutputError(
-                f"darshan-parser, line {number}: {len(words)} columns, expected 8: "
+                f"darshan-parser, line {number}: {len(columns)} columns, expected 8: "
                 f"{excerpt(line)!r}: the text is cut off or damaged"
             )
-        module, rank, record, counter, value, *where = words
-        if module in _READ and not counter.endswith(_TEXTS):
-            _, counters = found.setdefault((module, rank, record), (where, {}))
+        module, counter = columns[0], columns[3]
+        if module in READ and not counter.endswith(_TEXTS):
+            key = (module, columns[1], columns[2])
+            places.setdefault(key, columns[5:])
             own_name = counter.removeprefix(f"{module.replace('-', '')}_")
-            counters[own_name] = _number(value, counter)
+            value = _number(columns[4], counter)
+            counters.setdefault(key, {})[own_name] = value
     lengths: dict[str, int] = {}
-    for (module, rank, _), ((*file, mount, fs_type), counters) in found.items():
-        one = FileRecord(
+    for key, place in places.items():
+        module, rank, _ = key
+        of_record = counters[key]
+        record = FileRecord(
             module=module,
             rank=int(_number(rank, "rank")),
-            file="\t".join(file),
-            mount=mount,
-            fs_type=fs_type,
-            counters=_components(counters) if module == "LUSTRE" else counters,
+            # A name may hold tabs.
+            file="\t".join(place[:-2]),
+            mount=place[-2],
+            fs_type=place[-1],
+            counters=_components(of_record) if module == "LUSTRE" else of_record,
         )
-        expected = lengths.setdefault(module, len(counters))
-        if len(counters) != expected and module != "LUSTRE":
+        expected = lengths.setdefault(module, len(of_record))
+        if len(of_record) != expected and module != "LUSTRE":
             raise ToolOutputError(
-                f"darshan-parser: {len(counters)} {module} counters of rank {rank}, file "
-                f"{one.file!r}, where others have {expected}: the text is cut off or damaged"
+                f"darshan-parser: {len(of_record)} {module} counters of rank {rank}, file "
+                f"{record.file!r}, where others have {expected}: the text is cut off or damaged"
             )
-        yield one
+        yield record
 
 
 def _components(counters: Mapping[str, float]) -> Mapping[str, float]:
@@ -218,14 +225,12 @@ def _components(counters: Mapping[str, float]) -> Mapping[str, float]:
 
 def _number(text: str, name: str) -> float:
     try:
-        value = int(text) if text.lstrip("-").isdecimal() else float(text)
-        # Counters have 64 bits; variances are squares of them.
-        finite = math.isfinite(value) and abs(value) < (
-            2**64 if isinstance(value, int) else 1e100
-        )
-    except (ValueError, OverflowError):
-        finite = False
-    if not finite:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    # Counters have 64 bits; variances are squares of them.
+    most = 2.0**64 if text.lstrip("-").isdecimal() else 1e100
+    if not abs(value) < most:
         raise ToolOutputError(
             f"darshan-parser: {name} is {excerpt(text)!r}, expected a finite number"
         )
@@ -264,12 +269,22 @@ def writers(log: DarshanLog, file: str) -> int:
     return len(wrote)
 
 
-def as_output(text: str, file: str) -> ToolOutput:
+def check_whole(errors: str) -> None:
+    """Raise :class:`ToolOutputError` if darshan-parser complained: its exit status is 0 for a damaged log, too."""
+    for line in errors.splitlines():
+        if line.strip():
+            raise ToolOutputError(
+                f"the log is cut off or damaged (darshan-parser: {visible(line.strip()[:300])})"
+            )
+
+
+def as_output(text: str, errors: str, file: str) -> ToolOutput:
     """Return the number of ranks that wrote a file: phase ``writers`` with the rate ``writers``.
 
-    ``text`` is the output of ``darshan-parser``; for ``file`` and errors see :func:`writers`. A
+    ``text`` and ``errors`` are what ``darshan-parser`` prints; for ``file`` and errors see :func:`writers`. A
     file that no rank wrote is an error, too.
     """
+    check_whole(errors)
     log = parse(text)
     count = writers(log, file)
     if count == 0:
@@ -318,6 +333,7 @@ def read_log(file: Path) -> DarshanLog:
             "it must be 3.3 or newer, and as new as the log (spack install darshan-util)"
         )
     try:
+        check_whole(done.stderr)
         return parse(done.stdout)
     except ToolOutputError as error:
         raise CompareError(f"{file}: {error}") from error

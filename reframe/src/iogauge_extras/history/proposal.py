@@ -440,7 +440,9 @@ def calibrate(
         told = [(one.name, f"{one.state}: {one.text}") for one in proposal.outcomes]
         told += [(name, f"left out: {why}") for name, why in without_valid_run(frame)]
         for what, named in grouped(told, lambda one: one[1]).items():
-            say(f"{system}: {', '.join(name for name, _ in named)}: {what}")
+            say(f"{system}: {what}")
+            for name, _ in named:
+                say(f"  {name}")
         refused = refused or proposal.refused
         diff = proposal.diff(str(file))
         if not diff:

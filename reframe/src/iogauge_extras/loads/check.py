@@ -1,28 +1,24 @@
-"""Base classes of the scenarios that load storage with fio: a filled target, latency over queue depth, bandwidth over hours,
-random reads of samples.
-"""
+"""Base classes of the scenarios that load storage with fio: a filled target, latency over queue depth, bandwidth over hours."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Final, Literal
+from typing import Literal
 
 from iogauge.cases.fio import (
-    CHECKED_BYTES,
     LAYOUT_CHECKED,
     WRITE_BW,
     FioCheck,
     FioRandomReadCheck,
     FioSequentialCheck,
-    checks_of,
 )
 from iogauge.core.measurement import Metric, ToolOutput
-from iogauge.core.units import format_seconds, parse_bytes
+from iogauge.core.units import format_seconds
 from iogauge.evidence.model import SERIES
 from iogauge.plan.case import DIR, Access, CasePlan, PhasePlan, Printed
 from iogauge.plan.stage import FILL
-from iogauge.tools.fio.options import FioJob, layout_job, reader_of
+from iogauge.tools.fio.options import FioJob, layout_job
 from iogauge.tools.parsing import answer
 from iogauge_extras.loads.filling import FILE_BYTES, Filled
 from iogauge_extras.loads.series import Series, with_series
@@ -154,35 +150,3 @@ class EnduranceCheck(FioCheck):
         phase = replace(self.timed_phase(job, access), series=with_series)
         # Its start is a small part of it: no warm-up.
         return self.laid_out_case(layout, [job], [phase], LAYOUT_CHECKED, warm_up=False)
-
-
-#: Large files of a data set.
-_SHARDS: Final = 8
-
-
-class SampleReadCheck(FioCheck):
-    """Random reads of samples from a few large files, which all processes of all nodes read.
-
-    A subclass sets ``sample``, the size of a read as text with a unit. The first node lays the
-    files out, all of them at once.
-    """
-
-    sample: str
-    on_all_nodes = True
-
-    def plan(self) -> CasePlan:
-        """Lay the files out once, then read for the time of the limits."""
-        sample, seconds = parse_bytes(self.sample), self.site.limits.phase_seconds
-        file_bytes = self.share_of_file(sample, _SHARDS)
-        layout = layout_job(
-            file_bytes=file_bytes, numjobs=_SHARDS, checksum_bytes=CHECKED_BYTES
-        )
-        layout = replace(layout, in_common=True)
-        read = replace(
-            reader_of(layout, block_bytes=sample, runtime_s=seconds),
-            files=_SHARDS,
-            numjobs=self.tasks_per_node,
-        )
-        access = Access(direction="read", o_direct=True)
-        phase = self.timed_phase(read, access, verifies=checks_of(layout))
-        return self.laid_out_case(layout, [read], [phase])

@@ -96,10 +96,11 @@ class RandomReadCheck(FioCheck):
     def plan(self) -> CasePlan:
         """Lay the files out once, then read."""
         layout, read = self._jobs()
-        # The network limits large blocks, operations limit small ones.
-        full: Literal["bandwidth"] | None = (
-            "bandwidth" if parse_bytes(self.block) >= 128 << 10 else None
-        )
+        # The network limits large blocks, operations limit small ones, and few tasks reach neither limit.
+        enough = self.tasks_per_node >= self.site.scale.tasks_per_node
+        full: Literal["bandwidth"] | None = None
+        if enough and parse_bytes(self.block) >= 128 << 10:
+            full = "bandwidth"
         access = Access(direction="read", o_direct=True, saturates=full)
         return self.laid_out_case(
             layout,

@@ -21,7 +21,6 @@ from iogauge.core.units import format_seconds, format_value
 from iogauge.evidence.model import SERIES
 from iogauge.plan.observations import MOVED, Instant, NodeObservations
 from iogauge.plan.stage import PhaseRun
-from iogauge_extras.loads.servers import explain, looks_of
 
 #: Seconds of a step and of a window, at most; a short execution has this many of each at least.
 _STEP_S: Final = 1.0
@@ -59,15 +58,12 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """Bytes per second in each step of an execution; ``began`` is the time of the first, in seconds since the epoch.
-
-    ``servers`` is what the servers counted in its slow times.
-    """
+    """Bytes per second in each step of an execution."""
 
     step_s: float
     rates: tuple[float, ...]
+    #: Time of the first step in seconds since the epoch.
     began: float = 0.0
-    servers: tuple[str, ...] = ()
 
     @property
     def window_s(self) -> float:
@@ -143,15 +139,7 @@ class Series:
                 f"{len(dips)} dip(s), the longest of {format_seconds(longest.seconds)} "
                 f"{self._after(longest.begin_s)}, down to {longest.lowest:.0%} of the median"
             )
-        return [*saw, *self.servers]
-
-    @property
-    def slow(self) -> list[tuple[float, float]]:
-        """Return begin and end in seconds of the longest dip, and of a lower level to the end."""
-        found = [(dip.begin_s, dip.begin_s + dip.seconds) for dip in self.dips[:1]]
-        if (change := self.change) and change.after < change.before:
-            found.append((change.at_s, len(self.rates) * self.step_s))
-        return found
+        return saw
 
     def _after(self, seconds: float) -> str:
         """Return when something began, also as the clocks of the servers have it, whose counters may explain it."""
@@ -232,11 +220,7 @@ def with_series(
         )
     # The tool tells its end in seconds since the epoch, and the job in seconds since boot.
     end = max(moment.seconds for moment in output.moments if not moment.local)
-    epoch, looks = end - run.ended, looks_of(noted)[0]
-    began = series.began
-    told = (explain(looks, began + a, began + b, run, epoch) for a, b in series.slow)
-    servers = tuple(filter(None, dict.fromkeys(told)))
-    series = replace(series, began=series.began + epoch, servers=servers)
+    series = replace(series, began=series.began + end - run.ended)
     bandwidth = phase.rates["bw"]
     windows = [window / series.mean for window in series.windows]
     longest = max((dip.seconds for dip in series.dips), default=0.0)

@@ -2,6 +2,7 @@
 
 - bars: ranked bars, gauges, layers, ratios and maps of cells as SVG
 - bundle: sessions as one file for a vendor
+- by_hand: job scripts as a script that a person runs on any machine
 - charts: the grammar of all figures, and curves over a parameter and the runs of a metric as SVG
 - news: what somebody must be told: what failed and what has become worse
 - page_commands: status and alarm, and what the core asks for ``report --html``

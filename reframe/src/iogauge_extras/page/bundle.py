@@ -13,12 +13,14 @@ import os
 import re
 import socket
 import tarfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 from iogauge.core import untrusted
-from iogauge.records.record import Record, short_name
+from iogauge.records.record import Record
+from iogauge_extras.page import by_hand
 from iogauge_extras.page.sweeps import texts
 
 #: Larger files are left out: they are data, not text that says how a case went.
@@ -32,25 +34,36 @@ _ADDRESS: Final = re.compile(
 )
 
 
-def contents(state: Path, records: Sequence[Record], page: str) -> dict[str, str]:
-    """Return the files of a bundle by name, with stand-ins for what is private. Raises OSError."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bundle:
+    """The files of a bundle by name, with stand-ins for what is private."""
+
+    files: Mapping[str, str]
+    #: Names of hosts and users that stay: a path, a partition, a file system or a command is called so too.
+    left: Sequence[str]
+
+
+def contents(state: Path, records: Sequence[Record], page: str) -> Bundle:
+    """Return the files of a bundle. Raises OSError."""
+    raw: dict[str, str] = {}
+    for session in dict.fromkeys(record.session for record in records):
+        raw |= _raw(state / "reports" / f"run-{session}.json", session)
+    lines = [record.to_line().decode() + "\n" for record in records]
     files = {
         "page.html": page,
-        "records.jsonl": "".join(one.to_line().decode() + "\n" for one in records),
+        "records.jsonl": "".join(lines),
+        "commands.sh": by_hand.commands(records, raw),
+        **raw,
     }
-    files["commands.sh"] = "\n".join(_commands(records)) + "\n"
-    for session in dict.fromkeys(record.session for record in records):
-        files |= _raw(state / "reports" / f"run-{session}.json", session)
-    hosts = {socket.gethostname()} | {
-        host for r in records for host in _hosts(r.fingerprint)
-    }
-    clean = _stand_ins(hosts)
+    names = _private(records)
+    used = {name for name in names if name in _vocabulary(records)}
+    clean = _stand_ins({n: names[n] for n in names if n not in used})
     files = {clean(name): clean(text) for name, text in files.items()}
     sums = [
-        f"{hashlib.sha256(t.encode()).hexdigest()}  {name}\n"
-        for name, t in files.items()
+        f"{hashlib.sha256(text.encode()).hexdigest()}  {name}\n"
+        for name, text in files.items()
     ]
-    return files | {"SHA256SUMS": "".join(sums)}
+    return Bundle(files={**files, "SHA256SUMS": "".join(sums)}, left=sorted(used))
 
 
 def packed(files: Mapping[str, str], name: str) -> bytes:
@@ -68,18 +81,6 @@ def packed(files: Mapping[str, str], name: str) -> bytes:
     return out.getvalue()
 
 
-def _commands(records: Sequence[Record]) -> Iterator[str]:
-    """Yield a script with the commands of each case, to be run by hand in an empty directory."""
-    yield "#!/bin/sh"
-    yield "# What each case ran. Begin in an empty directory on the storage, with as many nodes and tasks."
-    yield "# A job file such as read.fio lies in raw/, in the folder of its case."
-    yield "IOG_REP=1"
-    for one in records:
-        yield f"\n# {one.system}:{one.partition} {one.short_name}: {one.nodes} node(s) x {one.tasks_per_node} task(s)"
-        yield f"# {', '.join(texts(one.tools))}; {one.verdict.value}: {' '.join(one.reason.split())}"
-        yield from texts(one.commands)
-
-
 def _raw(report: Path, session: str) -> dict[str, str]:
     """Return what ReFrame keeps of the cases of a session; none of those that a newer run has replaced."""
     found: dict[str, str] = {}
@@ -90,48 +91,70 @@ def _raw(report: Path, session: str) -> dict[str, str]:
         return {}
     for case in cases:
         ended = float(case.get("job_completion_time_unix") or 0)
-        for place in map(Path, texts([case.get("stagedir"), case.get("outputdir")])):
-            for file in sorted(place.rglob("*")) if place.is_dir() else ():
-                fresh = file.is_file() and file.stat().st_size <= _LARGEST
-                if fresh and abs(file.stat().st_mtime - ended) < _MOVED_S:
-                    data = file.read_bytes()
-                    folder = re.sub(
-                        r"[^\w.=-]+", "_", short_name(str(case["display_name"]))
-                    )
-                    name = f"raw/{session}/{folder}/{file.relative_to(place)}"
-                    if b"\0" not in data:
-                        found.setdefault(name, data.decode("utf-8", "replace"))
+        keys = [str(case[key]) for key in ("partition", "environ", "display_name")]
+        folder = by_hand.folder_name(session, *keys)
+        for place in texts([case.get("stagedir"), case.get("outputdir")]):
+            for name, text in _texts_below(Path(place), ended).items():
+                found.setdefault(f"{folder}/{name}", text)
     return found
 
 
-def _hosts(fingerprint: Mapping[str, Any]) -> Iterator[str]:
-    """Return the names of nodes in a fingerprint; ``n[1-4]`` stands for its prefix."""
-    for word in re.findall(
-        r"[\w.-]+", re.sub(r"\[.*?\]", "", str(fingerprint.get("nodes", "")))
-    ):
-        if len(word) > 2:  # a short one would meet parts of words
-            yield word
+def _texts_below(place: Path, ended: float) -> dict[str, str]:
+    """Return the files of text of a case that ended at a time; none if the newest file is of another run."""
+    files = [file for file in sorted(place.rglob("*")) if file.is_file()]
+    newest = max((file.stat().st_mtime for file in files), default=0.0)
+    if abs(newest - ended) > _MOVED_S:
+        return {}
+    found = {}
+    for file in files:
+        data = file.read_bytes() if file.stat().st_size <= _LARGEST else b"\0"
+        if b"\0" not in data:
+            found[str(file.relative_to(place))] = data.decode("utf-8", "replace")
+    return found
 
 
-def _stand_ins(hosts: set[str]) -> Callable[[str], str]:
-    """Return what puts stand-ins in the place of what is private in a text."""
+def _private(records: Sequence[Record]) -> dict[str, str]:
+    """Return the stand-in of each private name: hosts, the home, the user."""
+    hosts = {socket.gethostname()}
+    for record in records:
+        nodes = re.sub(r"\[.*?\]", "", str(record.fingerprint.get("nodes", "")))
+        # A short prefix, as of n[1-4], would meet parts of words.
+        hosts.update(name for name in re.findall(r"[\w.-]+", nodes) if len(name) > 2)
     names = {host: f"host{n}" for n, host in enumerate(sorted(hosts), 1)}
     names[os.path.expanduser("~")] = "/home/user"
-    if (user := getpass.getuser()) != "root":
-        names[user] = "user"
+    if getpass.getuser() != "root":
+        names[getpass.getuser()] = "user"
+    return names
+
+
+def _vocabulary(records: Sequence[Record]) -> set[str]:
+    """Return the words that must stay as they are, or the commands would be others."""
+    words: set[str] = set()
+    for record in records:
+        target = record.target if isinstance(record.target, Mapping) else {}
+        known = [record.system, record.partition, record.environment]
+        known += [str(target.get("type")), str(record.fingerprint.get("mount.type"))]
+        for text in [record.target_path, *known, *texts(record.commands)]:
+            words.update(re.findall(r"[\w.-]+", text))
+    return words
+
+
+def _stand_ins(names: Mapping[str, str]) -> Callable[[str], str]:
+    """Return what puts stand-ins in the place of what is private in a text; a part of a path is no host."""
     longest_first = sorted(names, key=len, reverse=True)
-    words = re.compile(
-        "|".join(rf"(?<![\w]){re.escape(n)}(?![A-Za-z])" for n in longest_first)
-    )
+    patterns = []
+    for name in longest_first:
+        if names[name].startswith("host"):
+            patterns.append(rf"(?<![\w])(?<!(?<!/)/){re.escape(name)}(?![A-Za-z/])")
+        else:
+            patterns.append(rf"(?<![\w]){re.escape(name)}(?![A-Za-z])")
+    private = re.compile("|".join(patterns))
     addresses: dict[str, str] = {}
 
+    def address(found: re.Match[str]) -> str:
+        return addresses.setdefault(found[0], f"address{len(addresses) + 1}")
+
     def clean(text: str) -> str:
-        text = words.sub(lambda found: names[found[0]], text)
-        return _ADDRESS.sub(
-            lambda found: addresses.setdefault(
-                found[0], f"address{len(addresses) + 1}"
-            ),
-            text,
-        )
+        return _ADDRESS.sub(address, private.sub(lambda found: names[found[0]], text))
 
     return clean

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from html import escape
@@ -193,7 +193,7 @@ class Curve:
 
     ``least`` and ``most`` bound the values that meet the reference; None is no bound. ``level`` is
     that of the baseline, ``low`` and ``high`` are its control limits. ``since`` is the session with
-    which an alarm began, ``steps`` are the sessions with which the level changed. ``key`` names
+    which an alarm began, ``steps`` are the times of the runs with which the level changed. ``key`` names
     the record that the newest run belongs to. ``under`` says what the runs were measured with.
     """
 
@@ -207,7 +207,7 @@ class Curve:
     low: float | None = None
     high: float | None = None
     since: str | None = None
-    steps: tuple[str, ...] = ()
+    steps: tuple[datetime, ...] = ()
     system: str = ""
     key: str = ""
     under: str = ""
@@ -317,25 +317,6 @@ def overlay(system: str, curves: Sequence[Curve]) -> str:
     return figure(title, [*y.grid(""), *drawn, *ends])
 
 
-def over_time(
-    title: str, curves: Mapping[str, Sequence[tuple[float, float]]], unit: str
-) -> str:
-    """Return rates over the seconds of an execution; the curves have their names below and as tooltips."""
-    places = [place for one in curves.values() for place in one]
-    x = Axis(0.0, max([1.0, *(at for at, _ in places)]), LEFT, END)
-    y = Axis(0.0, max([1e-3, *(rate for _, rate in places)]))
-    parts = [*y.grid(unit), word(END, BASE + 18, f"{x.high:.0f} s", anchor="end")]
-    for number, (name, one) in enumerate(curves.items()):
-        kind, column, row = f"trace c{number % 6}", number % 3, number // 3
-        parts.append(curve(kind, [(x.at(at), y.at(rate)) for at, rate in one], name))
-        at = LEFT + 190 * column, HIGH + 8 + _LINE * row
-        parts += [
-            mark("path", kind, d=f"M{at[0]} {at[1]}h26"),
-            word(at[0] + 34, at[1] + 4, name),
-        ]
-    return figure(title, parts, HIGH + _LINE * (len(curves) // 3 + 1))
-
-
 def _band(runs: Curve, scale: Axis) -> Iterator[str]:
     """Yield the area of the values that meet the reference, if they are bounded."""
     if runs.least is None and runs.most is None:
@@ -351,7 +332,7 @@ def _changes(runs: Curve) -> Iterator[str]:
     """Yield a line at each change of series and of level, and one with the time of an alarm."""
     x = _places(runs).at
     for number, (before, run) in enumerate(pairwise(runs.points), 1):
-        why = "the level changed here" if run.session in runs.steps else ""
+        why = "the level changed here" if run.time in runs.steps else ""
         if run.series != before.series:
             why = "another series from here: the fingerprint changed"
         if why:

@@ -171,11 +171,7 @@ def page(
         results=_results(records, below),
         layers=list(_layers(below, anchor)),
         plots=list(_plots(records, anchor)),
-        needles=[
-            *_needles(last, anchor),
-            *_maps(records, anchor),
-            *_of_servers(last, anchor),
-        ],
+        needles=[*_needles(last, anchor), *_maps(records, anchor)],
         others=others[:_FIGURES],
         left_out=max(len(others) - _FIGURES, 0),
         calendar=_calendar(
@@ -407,14 +403,6 @@ def _maps(records: Sequence[Record], anchor: _Anchor) -> Iterator[Drawing]:
         caption = f"darker: slower than the median of the faster half; {unit}"
         named = ", ".join(names) or "none"
         yield Drawing(drawn, caption, title, record.system, anchor(record), named)
-
-
-def _of_servers(records: Sequence[Record], anchor: _Anchor) -> Iterator[Drawing]:
-    """Yield what the servers counted in each execution."""
-    for record in records:
-        for title, unit, curves, caption in sweeps.of_servers(record):
-            drawn = Markup(charts.over_time(title, curves, unit))
-            yield Drawing(drawn, caption, title, record.system, anchor(record))
 
 
 def _named(record: Record, metric: str, names: Iterable[str]) -> list[str]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from iogauge.cli.planning import demand_known
-from iogauge.cli.reporting import Asked, sessions_of, write_file
+from iogauge.cli.reporting import Asked, sessions_of, warn_of, write_file
 from iogauge.cli.screen import (
     Name,
     Since,
@@ -137,9 +137,7 @@ def show_status(
     false_alarms: Annotated[
         float, typer.Option(help="With --trend: the share.")
     ] = 0.05,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="With --trend: as JSON.")
-    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
     wide: Wide = False,
 ) -> None:
     """Show a line for each case, the worst first.
@@ -147,6 +145,7 @@ def show_status(
     Cases of the last 30 days, or those since a time. With --trend: which metrics have become worse for good; exit status 1 if some have. --false-alarms is the share
     of healthy series with an alarm within 30 runs.
     """
+    from iogauge.records import query
     from iogauge_extras.page import marks
     from iogauge_extras.page.news import collect  # with numpy and polars
 
@@ -159,7 +158,8 @@ def show_status(
             )
         start = since or moment("30d")
         cases = marks.read_marks(paths.history_dir(), system, start, name)
-    if not cases:
+        warn_of(query.damaged(paths.history_dir()))
+    if not cases and not as_json:
         say(f"no case was measured since {start:%Y-%m-%d}: {paths.history_dir()}")
         if brief:
             say("next: iogauge check, then iogauge run -t quick")
@@ -167,8 +167,10 @@ def show_status(
     newest = sorted((case.newest for case in cases), key=lambda record: record.time)
     alarm = collect(paths.history_dir(), SessionRecords(newest), gate=False)
     cases = marks.gravest_first(cases, alarm.troubles)
-    if brief:
-        for text, style in marks.brief(cases, alarm.ending, new_console().width):
+    if as_json:
+        typer.echo(marks.marks_json(cases, alarm.ending))
+    elif brief:
+        for text, style in marks.brief(cases, alarm, new_console().width):
             say(text, style)
     else:
         show(marks.marks_table(cases, wide))
@@ -187,16 +189,19 @@ def write_bundle(
     """Write what a vendor needs as one file, if the user agrees to what is in it."""
     from iogauge_extras.page import bundle
 
-    files = bundle.contents(
-        paths.state_dir(), asked.records, report(asked, since, until)[1]
+    html = report(asked, since, until)[1]
+    made = bundle.contents(paths.state_dir(), asked.records, html)
+    data = bundle.packed(made.files, file.name.partition(".")[0])
+    raw = sum(name.startswith("raw/") for name in made.files)
+    say(
+        f"{file}: {len(made.files)} files, {format_bytes(len(data))}: the page, records, commands.sh, hashes, and {raw} "
+        "raw outputs. Users, homes, hosts and addresses have stand-ins; names of cases, sites and paths are as they are"
     )
-    data = bundle.packed(files, file.name.partition(".")[0])
-    raw = sum(name.startswith("raw/") for name in files)
-    said = (
-        f"{file}: {len(files)} files, {format_bytes(len(data))}: the page, records, commands.sh, hashes, and {raw} raw "
-        "outputs. Users, homes, hosts and addresses have stand-ins; names of cases, sites and paths are as they are"
-    )
-    say(said)
+    if made.left:
+        say(
+            f"{', '.join(made.left)}: this host or user has no stand-in, because a path, a partition or a command is "
+            "called so too"
+        )
     if not unasked and not typer.confirm("write it?"):
         raise typer.Exit(2)
     write_file(file, data)

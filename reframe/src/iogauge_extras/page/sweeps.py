@@ -11,8 +11,6 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
-from statistics import median
 from textwrap import shorten
 from typing import Any, Final, NamedTuple
 
@@ -336,25 +334,3 @@ def _traces(curves: Mapping[_Key, Sequence[Dot]], by: str) -> list[Trace]:
         differing = [f"{k}={v}" for k, v in key.others if fields[k, v] < len(others)]
         traces.append(Trace(" ".join([getattr(key, by), *differing]), tuple(dots)))
     return traces
-
-
-def of_servers(record: Record) -> Iterator[tuple[str, str, dict[str, Any], str]]:
-    """Yield title, unit, curves and caption of what the servers counted in each execution, for each kind of target."""
-    found = dict(record.servers) if isinstance(record.servers, Mapping) else {}
-    silent = found.pop("unanswered", {})
-    for execution, curves in found.items():
-        for kind, unit in (("OST", "MiB/s"), ("MDT", "ops/s")):
-            if mine := {
-                name: curve for name, curve in curves.items() if f"-{kind}" in name
-            }:
-                steps = [
-                    b[0] - a[0] for curve in mine.values() for a, b in pairwise(curve)
-                ] or [0]
-                caption = f"counted by the servers, for all clients; a rate is that of {median(steps):.1f} s"
-                title = f"{record.short_name} {execution}: {kind}s of {record.where}"
-                yield (
-                    title,
-                    unit,
-                    mine,
-                    "; ".join([caption, *map(str, silent.values())]),
-                )

@@ -1,12 +1,8 @@
 """Other benchmark programs, and what libraries over MPI-IO make of one file.
 
-- elbencho: command lines of elbencho, and its JSON lines
-- elbencho_check: scenarios that run elbencho
 - hints: MPI-IO hints in the words of the MPI library at hand
 - io500: ini files of IO500, and its scores
 - io500_check: scenarios that run IO500
-- md_workbench: latencies of md-workbench
-- md_workbench_check: the scenario that runs md-workbench
 - shared_check: scenarios in which all tasks of IOR write one file together
 - wrf: reports of WRF-IO
 - wrf_check: the scenario that runs WRF-IO

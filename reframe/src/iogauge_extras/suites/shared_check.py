@@ -130,7 +130,7 @@ def count_writers(log: str, file: str) -> PhasePlan:
     return PhasePlan(
         name="writers",
         command=["darshan-parser", log],
-        parse=lambda printed: counted(printed.result, file),
+        parse=lambda printed: counted(printed.result, printed.stderr, file),
         rates={WRITERS.name: ("writers", "writers")},
     )
 

@@ -50,9 +50,7 @@ class FioJob:
     none behind. The job begins ``delay_s`` after the others of its file. With ``checksum_bytes`` a write puts a
     checksum into every so many bytes, see :func:`verification`. With ``percentiles`` fio reports
     those of the whole latency, from the submission of a request to its end. With ``shared`` all
-    processes have one file, and each has ``file_bytes`` of it, one part after the other. With
-    ``in_common`` a write makes a file in each process, and a random read reads all ``files`` of
-    them in each process, on every node. With ``once`` each process goes through its files at most once, and stops after
+    processes have one file, and each has ``file_bytes`` of it, one part after the other. With ``once`` each process goes through its files at most once, and stops after
     ``runtime_s``. ``reads`` is the percentage of reads in a pattern that also writes.
 
     What fio would silently cap, ignore or treat differently: ``iodepth`` of psync, and of libaio without ``direct``; a
@@ -81,7 +79,6 @@ class FioJob:
     shared: bool = False
     endless: bool = False
     delay_s: int = 0
-    in_common: bool = False
     once: bool = False
     reads: int = 0
 
@@ -100,20 +97,12 @@ class FioJob:
         """Return the option that names the files."""
         if self.shared:
             return {"filename": "shared"}
-        if not self.in_common:
-            return {"filename_format": self.filename_format}
-        if self.pattern == "write":
-            return {"filename_format": "common.$jobnum"}
-        # With $filenum alone only the first process has files (fio 3.33).
-        return {
-            "filename": ":".join(f"common.{number}" for number in range(self.files))
-        }
+        return {"filename_format": self.filename_format}
 
     def job_file(self) -> str:
         """Return the text of the job file."""
         size, data, writes = units.tool_size, not self.metadata, self.pattern == "write"
         part = self.shared and size(self.file_bytes)
-        served = "random" if self.in_common and not writes else False
         options: dict[str, object] = {
             "description": TOKEN,
             "directory": self.directory,
@@ -134,7 +123,7 @@ class FioJob:
             "direct": data and str(int(self.direct)),
             "refill_buffers": data,
             "randrepeat": data and "0",
-            "file_service_type": served if data else "sequential",
+            "file_service_type": not data and "sequential",
             "create_on_open": writes or not data,
             "rwmixread": self.reads,
             "time_based": self.runtime_s > 0
