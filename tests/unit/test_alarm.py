@@ -172,6 +172,31 @@ def test_a_drift_within_the_reference_is_an_alarm(tmp_path):
     assert trouble.curve is not None and trouble.curve.since == "s40"
 
 
+@pytest.mark.parametrize(
+    ("before", "last", "fell"),
+    [
+        ([100, 101, 99, 100, 102], 60, True),
+        ([100, 101, 99, 100, 102], 80, False),  # a quarter is the least loss
+        ([100, 60, 99, 100, 102], 45, False),  # they differ as much among themselves
+        ([100, 101, 99, 100], 60, False),  # too few
+    ],
+)
+def test_a_fall_before_there_are_runs_for_a_trend_is_an_alarm(
+    tmp_path, before, last, fell
+):
+    unreferenced = {"verdict": "UNREFERENCED", "reference": None}
+    runs = [
+        record(day, verdict="UNREFERENCED", metrics=[metric(**unreferenced, median=v)])
+        for day, v in enumerate([*before, last])
+    ]
+    found = collected(tmp_path, runs)
+    kinds = [(one.kind, one.metric) for one in found.troubles]
+    assert kinds == ([(DRIFT, "write_bw")] if fell else [])
+    assert bool(found.ending.status) is fell
+    slower = [20.0, 20.1, 19.9, 20.0, 20.2]
+    assert news.fell(31, slower, "less") and not news.fell(31, slower, "more")
+
+
 def test_the_gravest_is_first_and_what_is_back_at_its_level_last(tmp_path):
     def other(name, verdict, value=100.0, **more):
         case = {"case": f"IorPosix %files={name}", "parameters": {"files": name}}
