@@ -156,19 +156,6 @@ def test_who_holds_the_lock_is_named(examined, tmp_path):
             {"below": Below(compresses="dm-vdo")},
             [("problem", "G18 data: data may be compressed, or stored once (dm-vdo)")],
         ),
-        (
-            {},
-            2,
-            {"targets": ("a", "a")},
-            [("note", "G12 servers: the target is served from 1 address")],
-        ),
-        ({}, 2, {"targets": ("a", None)}, []),
-        (
-            {"type": "nfs4", "source": "server:/x"},
-            3,
-            {"mount": Mount(1, "/x", "server:/x", "nfs4", "rw,addr=10.0.0.1")},
-            [],
-        ),
     ],
 )
 def test_what_a_site_declares_is_compared_with_what_this_host_sees(
