@@ -76,21 +76,26 @@ def show_history(
     folder = paths.history_dir()
     verdicts = tuple(verdict or ())
     choice = history_table.RecordChoice(
-        system, name, verdicts, metric, since, until, limit
+        system=system,
+        name=name,
+        verdicts=verdicts,
+        metric=metric,
+        since=since,
+        until=until,
+        limit=limit,
     )
     demand_known(system, name)
     with slips(ValueError, OSError):
         if damaged:
             return _show_damaged(folder)
-        rows, matching = choice.of(folder)
-        contents = list(history_table.records(folder, rows))
+        found = history_table.chosen(folder, choice)
     if as_json:
-        for record, _ in contents:
-            typer.echo(json.dumps(record, separators=(",", ":")))
+        for record, _ in found.records:
+            typer.echo(record.to_line().decode())
         return None
-    if contents:
-        show(history_table.table(contents, wide))
-    say(f"{len(contents)} of {matching} record(s) in {folder}")
+    if found.records:
+        show(history_table.table(found.records, wide))
+    say(f"{len(found.records)} of {found.matching} record(s) in {folder}")
     return None
 
 
