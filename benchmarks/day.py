@@ -45,9 +45,9 @@ _OTHERS = re.compile(
     r"\[[-= A-Z]|  (version|command|launched|working|settings|selected|check|stage|output|log|results)\b.*: +|P: |==>"
     r"|Log file|iogauge: \w+ .*: .* gone|$"
 )
-#: What a reader of the page can miss: remarks that are no fault, advice, status 0.
+#: What a reader of the page can miss: remarks, advice, status 0.
 _LONG = re.compile(
-    r" {4}(\[\d+\] (.*a remark, no fault|valid, and nothing).*\n( {8,}\S.*\n)*|\(exit status 0\)\n|not found out.*\n( {4}(run )?again.*\n| {4}before,.*\n)?"
+    r" {4}([A-Z]\d+ [^:\n]*, a remark: .*\n( {4}[^$\s].*rows\)\n)?|\(exit status 0\)\n|not found out.*\n( {4}(run )?again.*\n| {4}before,.*\n)?"
     r"|not for this site.*\n {4}they need.*\n|\$ sed .*\n| *(since|cause): .*\n {4,6}(UTC|look) .*\n|next:\n( {8}.*\n)+)"
 )
 

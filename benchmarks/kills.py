@@ -246,7 +246,7 @@ class Worker:
 
         if kind == "tool":
             return [pid for pid in mine if program_of(pid) in TOOLS]
-        mark = {"job": b"rfm_job.sh", "agent": b"iogauge.job.agent"}[kind]
+        mark = {"job": b"rfm_job.sh", "agent": b"job/start.py"}[kind]
         return [pid for pid in mine if mark in line(pid)]
 
     def sleep_until_near(self, process: subprocess.Popen[bytes]) -> None:

@@ -139,10 +139,16 @@ def test_a_failure_is_measured_once_more_and_both_are_kept(make_rig):
     rig.write_references(
         {"FioMetadata": bands | {"create_rate": [2_000, -0.1, None, "ops/s"]}}
     )
-    # The sync after the creates belongs to their time. One before them finds no files.
-    slow = f'[ -e {rig.base}/slowed ] || [ -z "$(ls -A $IOG_DIR)" ] || {{ touch {rig.base}/slowed; sleep 4; }}'
-    rig.program(
-        "sync", f'case $IOG_TOKEN in create.1.*) {slow} ;; esac\nexec "$real" "$@"'
+    # The sync after the creates belongs to their time: once the agent, which syncs, sleeps for a while.
+    agent = (
+        "for process in /proc/[0-9]*; do "
+        '[ "$(readlink $process/cwd)" != "$PWD" ] || ! grep -q start.py $process/cmdline || '
+        "{ kill -STOP ${process#/proc/}; (sleep 4; kill -CONT ${process#/proc/}) & }; done"
+    )
+    rig.damage(
+        "fio",
+        "create.1.*",
+        f"[ -e {rig.base}/slowed ] || {{ touch {rig.base}/slowed; {agent}; }}",
     )
     done = rig.iogauge("run", "--confirm", "--repeat=1", "-n", "^FioMetadata$")
     first, second = done.records

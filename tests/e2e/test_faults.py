@@ -410,7 +410,7 @@ class TestKilled:
 
     def test_what_keeps_the_lock(self, rig):
         process = self.begin(rig)
-        kill(*those(rig, "iogauge.job.agent", "open"))
+        kill(*those(rig, "job/start.py", "open"))
         run = rig.finish(process)
         run.shows_no_pass()
         # It would have looked at the contents, too.
@@ -477,7 +477,7 @@ def test_who_removes_is_killed_meanwhile(make_rig):
     go.touch()
     wait_for(lambda: 0 < left() < 18_000, 60, "the removal to be under way")
     # Without an agent and the job's script the session removes it.
-    kill(*those(rig, "rfm_job.sh"), *those(rig, "iogauge.job.agent", "open"))
+    kill(*those(rig, "rfm_job.sh"), *those(rig, "job/start.py", "open"))
     then = left()
     wait_for(lambda: left() < then - 200, 60, "the session to remove")
     kill(process.pid)

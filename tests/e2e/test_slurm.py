@@ -339,7 +339,7 @@ def test_an_agent_that_dies_is_named(slurm, make_rig):
     process = cluster.start("-n", f"^{RANDOM_READ}")
     wait_for(reading, 180, "the second execution")
     agents = slurm.hosts.processes("n3").items()
-    for pid in [pid for pid, line in agents if "iogauge.job.agent attend" in line]:
+    for pid in [pid for pid, line in agents if "job/start.py attend" in line]:
         os.kill(pid, signal.SIGKILL)
     run = cluster.rig.finish(process, 240)
     cluster.assert_nothing_left()

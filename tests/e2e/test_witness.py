@@ -289,6 +289,32 @@ def test_a_slow_clock_and_a_disk_that_does_not_count(make_rig, devices, clock):
     }
 
 
+FAKETIME = sorted(Path("/usr/lib").glob("*/faketime/libfaketime.so.1"))
+#: How somebody's environment may have a tool at half speed of the clock, with Debian's libfaketime.
+HALF_SPEED = {"FAKETIME": "+0 x0.5"}
+
+
+@pytest.mark.needs_ior
+@pytest.mark.skipif(not FAKETIME, reason="no libfaketime in /usr/lib")
+@pytest.mark.parametrize("way", ["option", "session", "renamed"])
+def test_a_clock_at_half_speed_from_somebodys_environment(make_rig, devices, way):
+    """In a gate, and without one. What watches has a clock of its own, whatever its caller preloads."""
+    rig = make_rig(target=devices.formatted("ext4") / "t", tools=("ior",))
+    rig.write_references(GENEROUS)
+    library, words, variables = FAKETIME[0], list(IOR_DIRECT), {}
+    if way == "renamed":
+        library = Path(shutil.copy(library, rig.base / "libm.so.6"))
+    if way == "option":
+        # ReFrame parts pairs at commas, and names from values at the first colon.
+        pairs = ["LD_PRELOAD:" + str(library), *map(":".join, HALF_SPEED.items())]
+        words += ["-S", "env_vars=" + ",".join(pairs)]
+    else:
+        variables = {"LD_PRELOAD": str(library), **HALF_SPEED}
+    run = rig.run(*words, IOGAUGE_GATE="1", **variables)
+    run.never_passed(r"G22 environment: .*which (has a|tells the tool another time)")
+    assert run.rc == 1
+
+
 @pytest.mark.nightly
 @pytest.mark.needs_ior
 def test_a_slow_clock_and_files_that_nobody_counts(make_rig, devices, clock):

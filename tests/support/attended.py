@@ -1,4 +1,4 @@
-"""An agent that attends a node while a command runs: ``attended.py STAGE COMMAND...``; the status is the command's.
+"""An agent that attends a node while a command runs: ``attended.py STAGE DIRECTORY COMMAND...``; the status is the command's.
 
 It answers witness.sh, as the agent of every node does, in the name spaces in which it was started.
 """
@@ -13,10 +13,10 @@ import sys
 from iogauge.job.control_pipe import ControlPipe
 
 
-def main(stage: str, *words: str) -> int:
+def main(stage: str, directory: str, *words: str) -> int:
     place = os.getcwd()
     os.chdir(stage)
-    bell = ControlPipe()
+    bell = ControlPipe(directory)
     with subprocess.Popen(words, cwd=place) as process:
         while process.poll() is None:
             if select.select([bell], [], [], 0.02)[0]:

@@ -11,6 +11,7 @@ from string import Formatter
 import pytest
 
 from iogauge import guards
+from iogauge.core.paths import JOB_FILES
 from iogauge.evidence import collect
 from iogauge.guards import preflight
 from iogauge.guards.catalogue import OF_CASE, OF_LAYOUT, OF_METRIC, OF_PHASE
@@ -129,7 +130,7 @@ def test_a_page_without_its_part_is_refused():
 )
 def test_an_agent_loads_nothing_that_judges(command, needs, tmp_path):
     done = completed(
-        [sys.executable, "-X", "importtime", "-m", "iogauge.job.agent", *command],
+        [sys.executable, "-X", "importtime", str(JOB_FILES / "start.py"), *command],
         cwd=tmp_path,
     )
     loaded = {

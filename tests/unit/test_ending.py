@@ -154,7 +154,7 @@ def test_page_junit_and_alarm_say_the_same_sentence(verdict, gate, tmp_path):
     ending = found.ending(gate, lack)
     alarm = news.collect(tmp_path, found, gate=gate, unmeasured=lack)
     assert alarm.ending == ending
-    assert str(ending) in alarm.title and ending.remarks[0] in alarm.text
+    assert str(ending) in alarm.text and ending.remarks[0] in alarm.text
     text = page.page(alarm, found)
     assert f'<header class="{ending.word.style}">' in text
     assert f'<span class="word">{ending.word.value}</span>' in text

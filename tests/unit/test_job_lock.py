@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from e2e.rig import processes, program_of, wait_for
-from iogauge.core.paths import JOB_FILES, LIBRARY
+from iogauge.core.paths import JOB_FILES
 from iogauge.node import mounts
 from iogauge.plan.observations import CONTENTS, LOST, read
 from iogauge.workspace import directory, lock
@@ -44,7 +44,7 @@ class Job:
         (self.stage / "case.json").write_text(json.dumps(order.to_json()))
 
     def start(self, body, host=""):
-        agent = f"env PYTHONPATH={LIBRARY.parent} {sys.executable} -m iogauge.job.agent open case.json"
+        agent = f"sh {JOB_FILES}/agent.sh {sys.executable} open case.json"
         (self.stage / "job").write_text(
             f"export IOG_DIR=$CASE_DIR\n. {JOB_FILES}/job.sh\niog_case() {{\n{body}\n}}\niog_open {agent}\niog_repeat 1 1 iog_case\n"
         )

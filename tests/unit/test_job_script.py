@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from e2e.rig import wait_for
-from iogauge.core.paths import JOB_FILES, LIBRARY
+from iogauge.core.paths import JOB_FILES
 
 JOB_SH = JOB_FILES / "job.sh"
-AGENT_WORDS = f"env PYTHONPATH={LIBRARY.parent} {sys.executable} -m iogauge.job.agent"
+AGENT_WORDS = f"sh {JOB_FILES}/agent.sh {sys.executable}"
 AGENT = 'mkdir -p "$CASE_DIR" && touch "${CASE_DIR%/*}/.iogauge-session"'
 
 

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from e2e.rig import wait_for
 from iogauge.core.measurement import ToolOutputError
-from iogauge.core.paths import JOB_FILES, LIBRARY
+from iogauge.core.paths import JOB_FILES
 from iogauge_extras.needle.judge import Rounds, decide, parse_rounds
 from iogauge_extras.needle.turns import again, most_turns, orders, shares, turns_again
 from support import programs
@@ -375,14 +375,7 @@ def test_a_damaged_pass_is_refused_or_whole(start, length):
 
 # --- rounds.sh ------------------------------------------------------------------------------------------
 
-AGENT = [
-    "--",
-    "env",
-    f"PYTHONPATH={LIBRARY.parent}",
-    sys.executable,
-    "-m",
-    "iogauge.job.agent",
-]
+AGENT = ["--", "sh", str(JOB_FILES / "agent.sh"), sys.executable]
 JOB = "[ost0]\nrw=write\n\n[ost1]\nrw=write\n\n[ost2]\nrw=write\n"
 SERVERS = "n1 10.0.0.1,7 11\nn2 10.0.0.2,8 12\nn3 10.0.0.3,7 13\n"
 

@@ -11,7 +11,8 @@ from iogauge.core import versions
 from iogauge.evidence.fingerprint import series_subset
 from iogauge.guards import origin
 from iogauge.guards.finding import Outcome
-from iogauge.node import between
+from iogauge.node import between, elf
+from iogauge.node.between import Library
 from iogauge.site import programs
 from support.shell import script
 
@@ -47,30 +48,57 @@ def test_the_environment_of_a_process_is_read():
     assert between.preloaded(found)["preload.LD_AUDIT"] == "such.so"
 
 
+REMARK, REFUSED = Outcome.WARN, Outcome.INVALID
+
+
 @pytest.mark.parametrize(
-    ("library", "lies"),
+    ("library", "outcome", "in_gate"),
     [
-        ("libeatmydata.so", True),
-        ("nosync.so", True),
-        ("libfaketime.so.1", True),
-        ("libfaketimeMT.so.1", True),
-        ("fiu_posix_preload.so", True),
-        ("libunifyfs_gotcha.so", True),
-        ("libdarshan.so", False),
-        ("libxalt_init.so", False),
-        ("libnosynchrony.so", False),
+        ("libeatmydata.so", REFUSED, REFUSED),
+        ("nosync.so", REFUSED, REFUSED),
+        ("libfaketime.so.1", REFUSED, REFUSED),
+        ("libfaketimeMT.so.1", REFUSED, REFUSED),
+        ("fiu_posix_preload.so", REFUSED, REFUSED),
+        ("libunifyfs_gotcha.so", REFUSED, REFUSED),
+        ("libdarshan.so", Outcome.OK, Outcome.OK),
+        ("libxalt_init.so", REMARK, REFUSED),
+        ("libnosynchrony.so", REMARK, REFUSED),
     ],
 )
-def test_libraries_that_lie_are_known(library, lies):
-    assert bool(between.lie_of(library)) is lies
+def test_what_is_preloaded_by_name(library, outcome, in_gate):
     nodes = [{f"{between.PRELOAD}LD_PRELOAD": library}]
-    case = SimpleNamespace(evidence=SimpleNamespace(nodes=nodes, loaded=()))
-    finding = origin.environment(case)
-    harmless = Outcome.OK if library.startswith("libdarshan") else Outcome.WARN
-    assert finding.outcome is (Outcome.INVALID if lies else harmless)
-    assert lies is (
-        f"{library} (LD_PRELOAD), which {between.lie_of(library)}" in finding.saw
-    )
+    evidence = SimpleNamespace(nodes=nodes, loaded=())
+    for gate, expected in ((False, outcome), (True, in_gate)):
+        finding = origin.environment(SimpleNamespace(evidence=evidence, gate=gate))
+        assert finding.outcome is expected, finding
+        assert f"{library} (LD_PRELOAD)" in finding.saw or expected is Outcome.OK
+
+
+@pytest.mark.parametrize(
+    ("loaded", "outcome", "in_gate"),
+    [
+        (Library("/a/libm.so.6", "libeatmydata.so", ("fsync",)), REFUSED, REFUSED),
+        (Library("/a/libdarshan.so", "", ("clock_gettime",)), REFUSED, REFUSED),
+        (Library("/a/libdarshan.so", "", ("fsync", "open")), REMARK, REFUSED),
+        (Library("lib.so", "", ()), REMARK, REFUSED),
+    ],
+)
+def test_what_a_task_has_loaded_by_what_it_is(loaded, outcome, in_gate):
+    evidence = SimpleNamespace(nodes=[], loaded=(loaded,))
+    for gate, expected in ((False, outcome), (True, in_gate)):
+        finding = origin.environment(SimpleNamespace(evidence=evidence, gate=gate))
+        assert finding.outcome is expected, finding
+        assert f"{loaded.path} (loaded by a task" in finding.saw
+
+
+def test_libraries_of_this_machine_are_what_they_are():
+    """The C library replaces nothing of its own; Python's modules and mathematics replace nothing at all."""
+    with open("/proc/self/maps") as maps:
+        files = {line[line.index("/") :].strip() for line in maps if ".so" in line}
+    libc = next(file for file in files if os.path.basename(file).startswith("libc."))
+    assert "fsync" in elf.look(libc, ["fsync", "no_such"]).defined
+    found = [library for library in map(between.library_of, files) if library]
+    assert len(files) > 5 and not found
 
 
 def test_a_tool_that_is_a_script(tmp_path):

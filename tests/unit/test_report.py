@@ -101,14 +101,24 @@ def test_an_expected_failure_fails_no_run(gate):
             [finding("unstable"), finding("invalid", "read_bw")],
             "G6: saw 5; demanded: 3",
         ),
-        ("PASS", [finding("warn")], "G6, a remark, no fault: saw 5"),
-        ("PASS", [finding("warn", "read_bw")], ""),
-        ("FAIL", [finding("warn")], "its reason; G6, a remark, no fault: saw 5"),
+        ("PASS", [finding("warn")], ""),
+        ("FAIL", [finding("warn")], "its reason"),
     ],
 )
 def test_the_reason_of_a_row(verdict, findings, reason):
     (row,) = outcome.rows([record(verdict, findings=findings)])
     assert "; ".join(row.reasons) == reason
+    warned = any(one["outcome"] == "warn" for one in findings)
+    assert row.remarks == ("G6, a remark: saw 5",) * warned
+
+
+def test_sentences_that_differ_in_figures_are_one_and_names_stay_names():
+    notes = outcome.notes_of(
+        ["rank 3: 10.7% of 0.5 s", "rank 3: 9% of 0.5 s", "rank 4: 9% of 0.5 s"]
+    )
+    assert list(notes.values()) == ["rank 3: 9 to 10.7% of 0.5 s"] * 2 + [
+        "rank 4: 9% of 0.5 s"
+    ]
 
 
 # --- the table ------------------------------------------------------------------------------------
@@ -182,11 +192,11 @@ SCREENS = {
 target /s
   metric       median ±spread       reference  ceiling  verdict       why
 MdtestHard
-  create_rate  28223 ops/s ±8.0%         none  unknown  UNREFERENCED  [1,2]
-  remove_rate  23429 ops/s ±21.3%        none  unknown  UNSTABLE      [3]
+  create_rate  28223 ops/s ±8.0%         none  unknown  UNREFERENCED  [1]
+  remove_rate  23429 ops/s ±21.3%        none  unknown  UNSTABLE      [2]
 FioRandomRead 4KiB
-  read_iops    18675 ops/s ±17.5%  500.0 -10%  unknown  FAIL          [4,2]
-  read_bw      72.95 MiB/s ±17.5%  500.0 -10%  unknown  FAIL          [4,2]
+  read_iops    18675 ops/s ±17.5%  500.0 -10%  unknown  FAIL          [3]
+  read_bw      72.95 MiB/s ±17.5%  500.0 -10%  unknown  FAIL          [3]
 IorPosix per-process sequential direct
   write_bw     540.8 MiB/s ±3.1%   500.0 -10%     1144  PASS
   read_bw      540.8 MiB/s ±3.1%   500.0 -10%     1144  PASS
@@ -194,11 +204,11 @@ IorPosix per-process sequential buffered
   write_bw     540.8 MiB/s ±3.1%   500.0 -10%     1144  PASS
   read_bw      540.8 MiB/s ±3.1%   500.0 -10%     1144  PASS
 [1] nothing to compare
-[2] G15, a remark, no fault: load before the run 7.58 x cores. See what else
-    runs on the nodes
-[3] G17: the repetitions spread by 21.3%; demanded: at most 20%. Repeat when the
+[2] G17: the repetitions spread by 21.3%; demanded: at most 20%. Repeat when the
     target is quiet, or raise limits.max_spread
-[4] at least 19000
+[3] at least 19000
+G15, a remark: load before the run 7.58 x cores. See what else runs on the nodes
+(4 of 8 rows)
 """,
 }
 
@@ -358,7 +368,7 @@ def test_a_metric_that_could_not_be_computed_has_a_row():
         (row.metric, row.measured, row.verdict.value, "; ".join(row.reasons))
         for row in found
     ] == [
-        ("write_bw", "540.8 MiB/s ±3.1%", "PASS", "points, a remark, no fault: saw 5"),
+        ("write_bw", "540.8 MiB/s ±3.1%", "PASS", ""),
         ("read_hold", "-", "INVALID", "saw 5"),
         ("read_fit", "-", "UNREFERENCED", "saw 5"),
     ]

@@ -99,7 +99,7 @@ def test_a_webhook_gets_text_and_values(serve):
     assert headers["content-type"] == "application/json"
     told = json.loads(body)
     assert told["text"].startswith(
-        "```\niogauge site: FAILED: 1 failed (FAIL)\n\nFAIL site:scratch"
+        "```\niogauge site: FAILED: site:scratch IorPosix: write_bw 60\nFAILED: 1 failed (FAIL)\n\nFAIL site:scratch"
     )
     assert told["text"].endswith("```\nhttps://ci.invalid/1")
     assert told["troubles"][0]["runs"] == [60.0]

@@ -14,7 +14,7 @@ import pytest
 
 from e2e.rig import processes, wait_for
 from iogauge.core.measurement import ToolOutputError
-from iogauge.core.paths import JOB_FILES, LIBRARY
+from iogauge.core.paths import JOB_FILES
 from iogauge.node import mounts
 from iogauge.plan import observations
 from iogauge.plan.observations import PROCESSES, SERVER
@@ -110,7 +110,7 @@ class Servers:
             session="session",
         )
         (self.stage / "case.json").write_text(json.dumps(order.to_json()))
-        agent = f"env PYTHONPATH={LIBRARY.parent} {sys.executable} -m iogauge.job.agent"
+        agent = f"sh {JOB_FILES}/agent.sh {sys.executable}"
         (self.stage / "job").write_text(
             f"export IOG_DIR=$CASE_DIR\n. {JOB_FILES}/job.sh\n. {JOB_FILES}/servers.sh\niog_prepare() {{\n{prepare}\n}}\n"
             f"iog_case() {{\n{case}\n}}\niog_open {agent} open case.json\niog_prepare\niog_repeat 1 1 iog_case\n"
@@ -127,8 +127,8 @@ class Servers:
         self.job("exit").communicate(timeout=60)
         self.directory.mkdir(parents=True, exist_ok=True)
         (self.stage / "agents.lease").write_text("1\n")
-        self.environment["PYTHONPATH"] = str(LIBRARY.parent)
-        words = [sys.executable, "-m", "iogauge.job.agent", "attend", str(self.stage)]
+        agent = ["sh", str(JOB_FILES / "agent.sh"), sys.executable]
+        words = [*agent, "attend", str(self.stage)]
         process = self.start(
             [*words, str(self.directory), program or shutil.which("fio") or "", "lo"]
         )

@@ -127,6 +127,19 @@ def test_a_gate_that_decides_nothing_fails(tmp_path, gate, words, decided, statu
     assert not (tmp_path / "iogauge").exists()
 
 
+def test_a_gate_takes_no_modules_from_elsewhere(tmp_path):
+    """One of them may change the judge, as sitecustomize, or in the place of a module of Python."""
+    script = (
+        "from iogauge.session.current import guard_gate; guard_gate(); print('judged')"
+    )
+    environment = {**os.environ, "PYTHONPATH": f"{SOURCE}:{tmp_path}"}
+    for gate, status in (("1", 2), ("", 0)):
+        environment["IOGAUGE_GATE"] = gate
+        done = completed([sys.executable, "-c", script, "-r"], env=environment)
+        assert done.returncode == status, done.stderr
+        assert (f"PYTHONPATH names {tmp_path}: modules" in done.stderr) is (status == 2)
+
+
 def test_stages_of_old_sessions_are_found(tmp_path, monkeypatch):
     monkeypatch.setenv("IOGAUGE_HOME", str(tmp_path))
     for name, days in (("old", 8), ("new", 6)):

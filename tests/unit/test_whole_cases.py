@@ -14,6 +14,7 @@ from iogauge.core.measurement import Moment, Quantity
 from iogauge.evidence.model import ClockReading
 from iogauge.guards.finding import Outcome
 from iogauge.judge.verdict import Verdict
+from iogauge.node.between import Library
 from iogauge.node.counters import Reading
 from iogauge.node.files import GONE, Block, Eviction, Held
 from iogauge.node.mounts import Mount
@@ -567,7 +568,9 @@ UNTRUE = {
     },
     ("G22 environment", INVALID): {
         "eatmydata": facts(**{"preload.LD_PRELOAD": "libeatmydata.so"}),
-        "faketime, loaded by a wrapper": left(loaded=("libfaketime.so.1",)),
+        "faketime, loaded by a wrapper": left(
+            loaded=(Library("/a/libfaketime.so.1", "", ("time",)),)
+        ),
     },
     ("G7 units", INVALID): {
         "operations times size is not the bandwidth": said("read", operations=2048)

@@ -36,7 +36,6 @@ from iogauge.node.mounts import parse_mountinfo
 from iogauge.plan.observations import (
     ASKED,
     FOUND,
-    LOADED,
     MOVED,
     PRINTED,
     PROCESSES,
@@ -46,7 +45,7 @@ from iogauge.plan.observations import (
     TaskLine,
     read,
 )
-from support.shell import completed
+from support.shell import completed, script
 
 MIB = 1 << 20
 NAMES = st.sampled_from(["8:0", "259:12", "/mnt/a b", "/scratch"])
@@ -396,9 +395,23 @@ def test_the_recorder_says_when_a_tool_printed(tmp_path, monkeypatch):
     assert sizes == [0, 0, 7, 7, 19, 0]
 
 
-def test_the_recorder_names_what_the_task_has_loaded(tmp_path, monkeypatch):
+#: A library of two functions, one of them its own: what it does is not seen from its name.
+SLOW_CLOCK = (
+    "int clock_gettime(int c, void *t) { return -1; } void f(void) { fsync(0); }"
+)
+
+
+def test_the_recorder_names_what_stands_between_the_task_and_the_kernel(
+    tmp_path, monkeypatch
+):
+    """Libraries are known by what they define, not by their names; what replaces nothing is in nobody's way."""
     monkeypatch.chdir(tmp_path)
-    with subprocess.Popen(["sh", "-c", "echo up; cat; :"], stdin=-1, stdout=-1) as task:
+    library = tmp_path / "libm.so.6"
+    compiled = ["gcc", "-shared", "-w", "-x", "c", "-", "-o", str(library)]
+    completed(compiled, input=SLOW_CLOCK, check=True)
+    own = {**os.environ, "LD_PRELOAD": str(library), "LD_AUDIT": ""}
+    words = ["sh", "-c", "echo up; read x; :"]
+    with subprocess.Popen(words, stdin=-1, stdout=-1, env=own) as task:
         task.stdout.readline()
         recorder = Recorder([])
         recorder.begin()
@@ -407,8 +420,9 @@ def test_the_recorder_names_what_the_task_has_loaded(tmp_path, monkeypatch):
             recorder.look()
         task.stdin.close()
     recorder.write()
-    loaded = read(tmp_path).words(LOADED)
-    assert any(name.startswith("libc.so") for name in loaded), loaded
+    (loaded,) = read(tmp_path).loaded()
+    assert loaded == (str(library), "", ("clock_gettime",))
+    assert loaded.lie == "has a clock_gettime of its own"
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="mounts, which root may")
@@ -503,13 +517,14 @@ def test_the_recorder_sees_that_the_target_lost_its_barriers(
 ATTENDED = [sys.executable, str(Path(__file__).parents[1] / "support" / "attended.py")]
 
 
-def witnessed(stage, *words):
-    """Words that run witness.sh in a stage, and an agent that attends it."""
+def witnessed(stage, *words, directory=None):
+    """Words that run witness.sh in a stage, and an agent that attends it, for a case's directory."""
     for old in [*stage.glob("tasks.*"), *stage.glob("seen.*")]:
         old.unlink()
     return [
         *ATTENDED,
         str(stage),
+        str(directory or stage),
         "sh",
         str(JOB_FILES / "witness.sh"),
         str(stage),
@@ -637,8 +652,10 @@ def test_a_look_may_bring_what_servers_wrote_to_storage(storage_file, syncs):
     (place / "file").write_bytes(bytes(8 * MIB))
     words = ["--sync", str(place)] if syncs else []
     looks = [witnessed(place, *words, "--look", when) for when in ("before", "after")]
-    script = " && ".join(shlex.join(look[3:]) for look in looks)
-    subprocess.run([*ATTENDED, str(place), "sh", "-c", script], check=True, timeout=60)
+    script = " && ".join(shlex.join(look[4:]) for look in looks)
+    subprocess.run(
+        [*ATTENDED, str(place), str(place), "sh", "-c", script], check=True, timeout=60
+    )
     (look,) = noted(place)
     seen = Heard(witnesses=(look,), expected=1, of_tasks=False)
     # One clock, but /proc/uptime tells hundredths alone.
@@ -812,28 +829,29 @@ def test_what_nobody_may_read_is_not_nothing(tmp_path, knobs, counted):
 @pytest.mark.parametrize(("meets", "status"), [("before", 0), ("meanwhile", 1)])
 def test_an_old_error_of_the_mount_is_not_the_tools(tmp_path, meets, status):
     """syncfs(2) tells its next caller what any program met: only what was met since the tool began ends its case."""
-    error = tmp_path / "write-error"
-    if meets == "before":
-        error.touch()
-    done = completed(
-        [
-            *(
-                "sh",
-                JOB_FILES / "witness.sh",
-                tmp_path,
-                "write.1",
-                "--sync",
-                tmp_path,
-            ),
-            *(["touch", error] if meets == "meanwhile" else ["true"]),
-        ],
-        env={
-            **os.environ,
-            "PATH": f"{LUSTRE}:{os.environ['PATH']}",
-            "LFS_STATE": str(tmp_path),
-            "LFS_MOUNT": str(tmp_path),
-        },
-    )
+    place = tmp_path / "place"
+    error = ["mkdir", place]
+    if meets == "meanwhile":
+        place.mkdir()
+        error = ["rmdir", place]
+    done = completed(witnessed(tmp_path, "--sync", place, *error, directory=place))
     assert done.returncode == status, done.stderr
-    assert not error.exists()
+    assert "No such file or directory" in done.stderr
     assert ("is of a write before this command" in done.stderr) == (meets == "before")
+
+
+def test_no_program_on_path_syncs(tmp_path):
+    """One that does nothing would hide what the sync costs."""
+    for name in ("sync", "timeout"):
+        script(tmp_path / name, "#!/bin/sh\nexit 0\n")
+    path = f"{tmp_path}:{os.environ['PATH']}"
+    code, (task,), _ = told(tmp_path, "--sync", str(tmp_path), "true", PATH=path)
+    assert code == 0 and task.synced is not None
+    # Without an answer there are no counters either.
+    assert task.counters == {}
+
+
+def test_without_an_agent_nothing_is_synced_and_the_cause_is_said(tmp_path):
+    words = witnessed(tmp_path, "--sync", str(tmp_path), "true")
+    done = completed(words[len(ATTENDED) + 2 :])
+    assert done.returncode == 1 and "takes no named pipes" in done.stderr

@@ -119,7 +119,7 @@ def main(argv: list[str]) -> int:
     tasks = int(options["-np"])
     hosts, per_node = place(tasks, options.get("--hostfile"), options.get("--map-by"))
     each_once = per_node == 1 and tasks == len(hosts)
-    if "iogauge.job.agent" in words and each_once:
+    if "job/agent.sh" in " ".join(words) and each_once:
         return agent(words, hosts)
     world = {
         "OMPI_COMM_WORLD_SIZE": str(tasks),

@@ -20,7 +20,7 @@ from typing import Any, Final
 import reframe.core.runtime as runtime
 
 from iogauge.core import commands, paths, processes
-from iogauge.core.paths import JOB_FILES, LIBRARY
+from iogauge.core.paths import JOB_FILES
 from iogauge.plan import script
 from iogauge.plan.case import CasePlan
 from iogauge.plan.stage import FOOTPRINT, HOSTFILE, ORDER, PINS, JobOrder, PlannedCase
@@ -137,13 +137,7 @@ class JobFiles:
         return script.Launch(
             run_tasks=launcher.run_command(self.job),
             each_node=script.per_node_launcher(name, plan.nodes, hosts),
-            agent=[
-                "env",
-                f"PYTHONPATH={LIBRARY.parent}",
-                sys.executable,
-                "-m",
-                "iogauge.job.agent",
-            ],
+            agent=["sh", str(JOB_FILES / "agent.sh"), sys.executable],
             witness=str(JOB_FILES / "witness.sh"),
             restore=str(paths.state_dir() / "restore"),
             interface=self.extras.interface,

@@ -19,7 +19,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, cast, get_args
+from typing import Any, Final, cast, get_args
 
 import reframe.core.builtins as builtins
 from pydantic import ValidationError
@@ -42,13 +42,20 @@ from iogauge.plan.case import CasePlan, PhasePlan
 from iogauge.plan.stage import PlannedCase
 from iogauge.records.record import short_name
 from iogauge.session import life
-from iogauge.session.current import current, say
+from iogauge.session.current import current, is_gate, say
 from iogauge.site import reference_notes
 from iogauge.site.doubts import Doubt
 from iogauge.site.extras import PartitionExtras
 from iogauge.site.references import ReferencesError
 from iogauge.site.settings import INSTALLED
 from iogauge.site.topology import Ceiling
+
+#: Variables of ReFrame that change what runs between the tool and the kernel, and their defaults.
+_OF_REFRAME: Final[Mapping[str, object]] = {
+    "env_vars": {},
+    "modules": [],
+    "postrun_cmds": [],
+}
 
 
 class StorageCheck(JudgedCheck):
@@ -168,11 +175,11 @@ class StorageCheck(JudgedCheck):
                     Verdict.ERROR,
                     f"nodes is {self.nodes}, and --distribute pins the case to {self.pinned[0]}: leave nodes alone",
                 )
-        self._overridden = {
-            name: value
-            for name, default in declared.items()
-            if (value := getattr(self, name)) and value != default
-        }
+        self._overridden = {}
+        for name, default in {**declared, **_OF_REFRAME}.items():
+            value = getattr(self, name)
+            if value and value != default:
+                self._overridden[name] = value
         for name, value in declared.items():
             if not getattr(self, name):
                 setattr(self, name, value)
@@ -309,6 +316,7 @@ class StorageCheck(JudgedCheck):
                 self.standing_references(),
                 reference_notes.recorded(self._references.data, type(self).__name__),
                 self._measured,
+                is_gate(),
             )
         except (ToolOutputError, ReferencesError) as error:
             self._refuse(Verdict.ERROR, f"{error}{self._flaw()}")

@@ -61,3 +61,6 @@ Fingerprint = dict[str, Value]
 #: How much a run must prove. ``quick`` shows that a target works and gives rough figures. ``daily``
 #: gives figures to compare from day to day, ``acceptance`` gives figures to sign.
 Tier = Literal["quick", "daily", "acceptance"]
+
+#: The reason of a valid figure that has no reference.
+NO_REFERENCE: Final = "valid, and nothing to compare it with"

@@ -88,7 +88,7 @@ def collect(
             processes=noted.counts(observations.PROCESSES),
             printed=noted.counts(observations.PRINTED),
             hidden=noted.hidden(),
-            loaded=tuple(sorted(noted.words(observations.LOADED))),
+            loaded=noted.loaded(),
             found=noted.counts(observations.FOUND),
             neighbours=tuple(dict.fromkeys(neighbours.splitlines())),
             lost=_lost(noted) if opened.locked else "",

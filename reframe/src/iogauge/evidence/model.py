@@ -10,6 +10,7 @@ from typing import Any, Final
 from iogauge.core.measurement import Phase, Quantity, ToolOutput, ToolOutputError
 from iogauge.core.words import Value
 from iogauge.evidence.task_counters import NodeActivity, TaskCounters
+from iogauge.node.between import Library
 from iogauge.node.files import Eviction, Sample
 from iogauge.node.host import Load
 from iogauge.node.lustre.directory import Directory
@@ -56,7 +57,7 @@ class Evidence:
     ``activity`` says when the target's devices moved bytes, as the first node saw it. ``found`` says how many files
     the case's directory held there before each phase, :data:`~iogauge.plan.observations.MOST_FOUND` at most. ``asked`` says when
     the first task there passed bytes to the kernel, ``processes`` how many it had, and ``printed`` when the tool printed. ``hidden`` describes the mounts that hid the directory from the tool,
-    ``loaded`` names the libraries that its first task loaded.
+    ``loaded`` are the libraries between its first task and the kernel.
 
     ``opened`` is the first node's view before anything was written, ``passed_on`` what the target
     passes on to files, if it is on Lustre. ``disks`` are the counters of the disks below the devices that the case reads
@@ -87,7 +88,7 @@ class Evidence:
     processes: tuple[tuple[float, int], ...] = ()
     printed: tuple[tuple[float, int], ...] = ()
     hidden: tuple[str, ...] = ()
-    loaded: tuple[str, ...] = ()
+    loaded: tuple[Library, ...] = ()
     found: tuple[tuple[float, int], ...] = ()
     neighbours: tuple[str, ...] = ()
     occupied: str = ""

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import configparser
 import math
+import os
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta, timezone
@@ -251,30 +252,37 @@ def _foreign(seen: PhaseView, executions: Sequence[Execution]) -> str:
 def environment(seen: CaseView) -> Finding | None:
     """Return G22 if any node has something between the tools and the kernel."""
     nodes, start = seen.evidence.nodes, between.SCRIPT
-    libraries = between.libraries(nodes)
-    # A launcher or a program on the way may have preloaded what the job's environment does not name.
-    told = {name for name, _ in libraries}
-    libraries += [
-        (n, "loaded by a task")
-        for n in seen.evidence.loaded
-        if lie_of(n) and n not in told
-    ]
+    named = between.libraries(nodes)
     scripts = dict.fromkeys(
         f"{key.removeprefix(start)} is a script: {line}"
         for facts in nodes
         for key, line in facts.items()
         if key.startswith(start)
     )
-    if not libraries and not scripts:
+    lies: list[str] = []
+    unknown: dict[str, str] = {}
+    for name, source in named:
+        lie = lie_of(name)
+        if lie:
+            lies.append(f"{name} ({source}), which {lie}")
+        elif not is_known(name):
+            unknown[name] = f"{name} ({source})"
+    # A launcher or a program on the way may have preloaded what the job's environment does not name.
+    for library in seen.evidence.loaded:
+        if library.lie:
+            lies.append(f"{library.path} (loaded by a task), which {library.lie}")
+            continue
+        functions = f": it replaces {', '.join(library.replaces)}"
+        what = functions if library.replaces else ""
+        name = os.path.basename(library.path)
+        unknown[name] = f"{library.path} (loaded by a task{what})"
+    if not lies and not unknown and not scripts and not named:
         return None
-    lies = [
-        f"{name} ({source}), which {lie_of(name)}"
-        for name, source in libraries
-        if lie_of(name)
-    ]
-    unknown = [f"{name} ({source})" for name, source in libraries if not is_known(name)]
-    remarks = [f"preloaded, and unknown here: {', '.join(unknown)}"] if unknown else []
-    doubt = "; ".join([*remarks, *scripts])
-    return rule("G22 environment").unless(
-        "nothing is preloaded", "; ".join(lies), doubt=doubt
+    preloaded = (
+        f"preloaded, and unknown here: {', '.join(unknown.values())}" if unknown else ""
     )
+    found = rule("G22 environment")
+    if preloaded and not lies and seen.gate:
+        return found.invalid(f"{preloaded}; nothing proves what it does")
+    doubt = "; ".join(filter(None, [preloaded, *scripts]))
+    return found.unless("nothing is preloaded", "; ".join(lies), doubt=doubt)

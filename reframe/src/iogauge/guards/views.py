@@ -42,7 +42,7 @@ UNHEARD: Final = TaskCounters(expected=1)
 class CaseView:
     """A case: its plan, its evidence, the site's declarations, and the samples of each metric.
 
-    ``measured`` are the measured ceilings of its partition.
+    ``measured`` are the measured ceilings of its partition. In a ``gate`` what nothing proves is not believed.
     """
 
     plan: CasePlan
@@ -52,6 +52,7 @@ class CaseView:
     metrics: Sequence[Metric]
     values: Mapping[str, Sequence[float]]
     measured: MeasuredCeilings = NOTHING_MEASURED
+    gate: bool = False
 
     @property
     def phases(self) -> list[PhaseView]:

@@ -1,4 +1,4 @@
-"""The agent: commands that a job runs on the nodes themselves, by ``python -m iogauge.job.agent``.
+"""The agent: commands that a job runs on the nodes themselves, by ``agent.sh PYTHON COMMAND...``.
 
 ``open CASE.json`` waits for the target's lock, checks the target and makes the case's directory, or
 refuses with status 3. It prints "opened", and keeps the lock until its standard input ends. Until then it runs other
@@ -197,11 +197,3 @@ def main(argv: list[str]) -> int:
         return status
     print(visible(f"iogauge: {argv}: not a command of the agent"), file=sys.stderr)
     return 2
-
-
-if __name__ == "__main__":
-    ended = main(sys.argv[1:])
-    for stream in filter(None, (sys.stdout, sys.stderr)):
-        stream.flush()
-    # An interpreter that cleans up takes a tenth of the CPU time of an agent's start.
-    os._exit(ended)

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import os
+import threading
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
+from iogauge.node import kernel
 from iogauge.node.counters import Reading, read_all
+from iogauge.node.host import check_clock
 from iogauge.plan.observations import COUNTERS, note
 
 #: Named pipes in the stage directory, with ``.<host>``: questions, and the answers with ``.said`` behind.
@@ -24,12 +27,14 @@ class Task(NamedTuple):
 class ControlPipe:
     """Two named pipes, which join processes of one node even on a file system of a network.
 
-    ``before EXECUTION`` and ``after EXECUTION`` are repeated when all counters of the node were noted. ``task PROCESS
-    START`` names the tool of this node's first task.
+    ``before EXECUTION`` and ``after EXECUTION`` are repeated when all counters of the node were noted, ``sync EXECUTION``
+    when what was written to the case's directory is on storage. An answer that begins with ``failed`` says why that is not
+    so. ``task PROCESS START`` names the tool of this node's first task.
     """
 
-    def __init__(self) -> None:
-        """Make the pipes in the current directory; raises OSError."""
+    def __init__(self, directory: str) -> None:
+        """Make the pipes in the current directory, for a case whose files lie in ``directory``; raises OSError."""
+        self._directory = directory
         place = f"{AGENT}.{os.uname().nodename}"
         self._places = f"{place}.said", place
         self.close()
@@ -59,11 +64,34 @@ class ControlPipe:
                 ):
                     yield Task(int(process), int(start))
                 case [("before" | "after") as when, execution]:
+                    try:
+                        check_clock()
+                    except OSError as error:
+                        self._fail(line, error)
+                        continue
                     self._look(when, execution)
-                    with contextlib.suppress(
-                        BlockingIOError
-                    ):  # nobody has read many answers
-                        os.write(self._says, line + b"\n")
+                    self._say(line)
+                case ["sync", _]:
+                    # It may take minutes, and the agent goes on looking.
+                    threading.Thread(target=self._sync, args=(line,)).start()
+
+    def _say(self, line: bytes) -> None:
+        with contextlib.suppress(BlockingIOError):  # nobody has read many answers
+            os.write(self._says, line + b"\n")
+
+    def _sync(self, question: bytes) -> None:
+        """Bring what was written to storage, and answer."""
+        try:
+            # Twice: Linux lets a journal pass the limit of a control group, and makes what comes next wait for it.
+            kernel.syncfs(self._directory)
+            kernel.syncfs(self._directory)
+        except OSError as error:
+            self._fail(question, error)
+        else:
+            self._say(question)
+
+    def _fail(self, question: bytes, error: OSError) -> None:
+        self._say(b"failed %b: %b" % (question, str(error).encode()))
 
     def _look(self, when: str, execution: str) -> None:
         """Observation all counters before an execution, and after it those that differ.

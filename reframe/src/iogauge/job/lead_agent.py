@@ -119,6 +119,7 @@ class _LeadAgent:
         self.recorder = Recorder(
             view.counters if view else (), held_by, opened.directory
         )
+        self._directory = opened.directory
         self._sampler = Sampler(order.type)
         self._bell: ControlPipe | None = None
 
@@ -128,7 +129,7 @@ class _LeadAgent:
         The answer to a line is the line, after ``done`` or ``failed``, see :meth:`_obey`.
         """
         try:
-            self._bell = ControlPipe()
+            self._bell = ControlPipe(self._directory)
             leaving.callback(self._bell.close)
         except OSError as error:
             _say(

@@ -122,7 +122,7 @@ class _NodeAgent:
                     with contextlib.suppress(
                         OSError
                     ):  # no named pipes there: no witness of counters
-                        bell = ControlPipe()
+                        bell = ControlPipe(expand(directory))
                         leaving.callback(bell.close)
                 observations.note(files.VIEW, view.to_json())
                 while not self._why:

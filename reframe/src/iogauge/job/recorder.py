@@ -17,11 +17,16 @@ import select
 import time
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
-from pathlib import Path
 from typing import Final
 
 from iogauge.core.processes import parent
 from iogauge.job.control_pipe import Task
+from iogauge.node.between import (
+    Library,
+    library_of,
+    of_processes,
+    preloaded_names,
+)
 from iogauge.node.counters import Reading, follow
 from iogauge.node.mounts import Mount, no_barriers, parse_mountinfo
 from iogauge.plan.observations import (
@@ -156,19 +161,45 @@ def asked_by(processes: Sequence[int]) -> _Moved:
     return read, written
 
 
-def libraries_of(processes: Sequence[int]) -> list[str]:
-    """Return the names of all libraries that processes have loaded."""
-    names: set[str] = set()
-    for pid in processes:
-        with contextlib.suppress(OSError):
-            lines = Path(f"/proc/{pid}/maps").read_text("utf-8", "replace").splitlines()
-            files = {
-                os.path.basename(line[line.index("/") :])
-                for line in lines
-                if "/" in line
-            }
-            names |= {name for name in files if ".so" in name}
-    return sorted(names)
+class Libraries:
+    """The libraries that stand between processes and the kernel (:mod:`iogauge.node.between`).
+
+    The file of each is read once: that takes a millisecond.
+    """
+
+    def __init__(self) -> None:
+        """Begin to remember files."""
+        self._known: dict[str, Library | None] = {}
+
+    def of(self, processes: Sequence[int]) -> list[Library]:
+        """Return those of processes, without those that are gone or another user's."""
+        found: dict[str, Library] = {}
+        for environ in of_processes(processes):
+            for name in preloaded_names(environ):
+                found[name] = Library(name, "", ())
+        for pid in processes:
+            with contextlib.suppress(OSError):
+                program = os.readlink(f"/proc/{pid}/exe")
+                for path in _executable(pid) - {program}:
+                    if path not in self._known:
+                        # A container has files of its own.
+                        inside = library_of(f"/proc/{pid}/root{path}")
+                        own = inside and inside._replace(path=path)
+                        self._known[path] = own
+                    library = self._known[path]
+                    if library:
+                        found[os.path.basename(path)] = library
+        return [found[name] for name in sorted(found)]
+
+
+def _executable(pid: int) -> set[str]:
+    """Return the files of which a process may run code; raises OSError."""
+    files = set()
+    with open(f"/proc/{pid}/maps", encoding="utf-8", errors="replace") as maps:
+        for line in maps:
+            if "/" in line and "x" in line.split(" ", 2)[1]:
+                files.add(line[line.index("/") :].rstrip("\n"))
+    return files
 
 
 class Mounts:
@@ -296,6 +327,7 @@ class Recorder:
         self._starting_until = self._close_until = 0.0
         self._total = self._at_begin = (0, 0)
         self._task: int | None = None
+        self._libraries = Libraries()
         self._looks_at_task = 0
         self._asked_before = self._asked_most = (0, 0)
         self._held_by: int | None = None
@@ -414,7 +446,7 @@ class Recorder:
             self._look_at_mounts(now, processes)
             processes = processes[-_MOST_PROCESSES:]
         if self._looks_at_task in _LIBRARIES_AT:
-            self._loaded.note(now, libraries_of(processes))
+            self._loaded.note(now, self._libraries.of(processes))
 
     def _task_tree(self, most: int) -> list[int]:
         """Return the first task's processes, up to a number."""

@@ -10,16 +10,23 @@
 
 set -f
 read -r host </proc/sys/kernel/hostname
-file=$1/tasks.$host agent=$1/agent.$host execution=$2 directory='' synced=-
+file=$1/tasks.$host agent=$1/agent.$host execution=$2 syncs='' synced=-
 shift 2
-[ "$1" != --sync ] || { directory=$2 && shift 2; }
+[ "$1" != --sync ] || { syncs=1 && shift 2; }
 
-# Wait for the agent. If it is dead, its pipes are at their end at once, whatever has killed whom: nobody waits to open them.
+# Ask the agent of this node. If it is dead, its pipes are at their end at once, whatever has killed whom: nobody waits to open
+# them. "failed" before the question means that it could not do it, and says why.
+# shellcheck disable=SC2016 # the inner shell's own arguments
+ask='exec 3<>"$0.said" 4<"$0.said" 3<&- && echo "$1" 1<>"$0" && while read -r said <&4; do
+    case $said in
+        "$1") exit 0 ;;
+        "failed $1: "*) echo "iogauge: $said" >&2 && exit 1 ;;
+    esac
+done; exit 1'
+
 look() {
-    # shellcheck disable=SC2016 # the inner shell's own arguments
-    [ ! -p "$agent" ] || timeout 10 sh -c 'exec 3<>"$0.said" 4<"$0.said" 3<&- && echo "$1" 1<>"$0" &&
-        while read -r said <&4 && [ "$said" != "$1" ]; do :; done && [ "$said" = "$1" ]' \
-        "$agent" "$1 $execution" || echo "iogauge: $host: the agent of this node does not answer" >&2
+    [ ! -p "$agent" ] || timeout 10 sh -c "$ask" "$agent" "$1 $execution" ||
+        echo "iogauge: $host: the agent of this node does not answer" >&2
 }
 
 no_stage() {
@@ -27,19 +34,28 @@ no_stage() {
     exit 1
 }
 
+# Let the agent call syncfs(2): a program on PATH may do nothing.
+sync_target() {
+    [ -p "$agent" ] || {
+        echo "iogauge: $host: nobody syncs the target: $agent is no named pipe. The agent has ended, or the stage" \
+            "directory takes no named pipes: set IOGAUGE_HOME to one that does" >&2
+        return 1
+    }
+    sh -c "$ask" "$agent" "sync $execution"
+}
+
 # Before the tool writes a byte. Let the kernel tell now what others met: syncfs(2) tells the next caller of an error of the
 # whole mount.
 begin() {
     true >>"$file" || no_stage
-    [ -z "$directory" ] || sync -f -- "$directory" || echo "iogauge: the line above is of a write before this command" >&2
+    [ -z "$syncs" ] || sync_target || echo "iogauge: the line above is of a write before this command" >&2
     look before
 }
 
 # Bring what was written to storage.
 finish() {
-    if [ -n "$directory" ]; then
-        # Twice: Linux lets a journal pass the limit of a control group, and makes what comes next wait for it.
-        sync -f -- "$directory" && sync -f -- "$directory" || exit 1
+    if [ -n "$syncs" ]; then
+        sync_target || exit 1
         read -r synced _ </proc/uptime
     fi
     look after

@@ -177,6 +177,7 @@ def judge(
     standing: Mapping[str, Reference] = MappingProxyType({}),
     recorded: Collection[str] = (),
     measured: MeasuredCeilings = NOTHING_MEASURED,
+    gate: bool = False,
 ) -> Judgement:
     """Return the verdict of a case; raises :class:`ToolOutputError` if it is an ERROR.
 
@@ -191,7 +192,7 @@ def judge(
             Verdict.INVALID,
             "refused before a byte was written: " + evidence.refused[0],
         )
-    ended = CaseView(plan, evidence, extras, tier, metrics, {}, measured)
+    ended = CaseView(plan, evidence, extras, tier, metrics, {}, measured, gate)
     if evidence.occupied:
         waited = others.exclusive(ended)
         return Judgement(

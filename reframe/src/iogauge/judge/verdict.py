@@ -24,6 +24,7 @@ from iogauge.core.measurement import (
     Unsettled,
 )
 from iogauge.core.units import with_unit
+from iogauge.core.words import NO_REFERENCE
 from iogauge.guards.finding import Finding, Outcome
 
 
@@ -192,7 +193,7 @@ def decide_metric(
     if reference is None:
         return verdict(
             Verdict.UNREFERENCED,
-            unreferenced or "valid, and nothing to compare it with",
+            unreferenced or NO_REFERENCE,
         )
     if reference.unit != metric.unit:
         raise ValueError(

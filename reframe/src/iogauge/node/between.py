@@ -8,16 +8,19 @@ import re
 import shutil
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from iogauge.core import commands
 from iogauge.core.text import text_digest
 from iogauge.core.untrusted import read_bytes
 from iogauge.core.words import FIO, IOR, MDTEST, Fingerprint
+from iogauge.node import elf
 
 #: Variables whose libraries the loader puts in front of all others (ld.so(8)), and its file.
 _VARIABLES: Final = ("LD_PRELOAD", "LD_AUDIT")
 _FILE: Final = "ld.so.preload"
+#: Before the names of the variables under which agent.sh hands them to an agent, which is started without them.
+_HANDED_ON: Final = "IOG_"
 
 #: First words of the keys of :func:`preloaded` and :func:`script`.
 PRELOAD: Final = "preload."
@@ -38,6 +41,48 @@ _LYING: Final = (
 )
 #: Darshan counts calls and passes them on; a scenario preloads it to count writers.
 _HARMLESS: Final = r"darshan"
+
+#: Functions of the C library that decide what a figure means. A library that has its own is between the tool and the kernel.
+_CLOCKS: Final = frozenset({"clock_gettime", "gettimeofday", "time", "times", "ftime"})
+_REPLACED: Final = _CLOCKS | {
+    *("fsync", "fdatasync", "sync", "syncfs", "sync_file_range", "msync"),
+    *("open", "open64", "openat", "openat64", "creat", "close"),
+    *("read", "pread", "pread64", "readv", "preadv"),
+    *("write", "pwrite", "pwrite64", "writev", "pwritev"),
+}
+#: Names that the C library's own files give themselves (DT_SONAME). Before glibc 2.34 there were several.
+_C_LIBRARY: Final = re.compile(r"lib(?:c|pthread|rt)\.so\.\d+|libc\.musl-.*|ld-.*")
+#: Texts in libraries that replace functions, and pass all calls on: Darshan, and the sanitizers of compilers.
+_PASSES_ON: Final = (b"darshan_core_", b"__sanitizer_")
+
+
+class Library(NamedTuple):
+    """A library between a tool and the kernel: its file, its own name, and the functions of the C library that it replaces."""
+
+    path: str
+    name: str
+    replaces: tuple[str, ...]
+
+    @property
+    def lie(self) -> str:
+        """Return what it does that makes figures untrue; empty if it is not known to."""
+        names = (os.path.basename(self.path), self.name)
+        known = next(filter(None, map(lie_of, names)), "")
+        clocks = sorted(_CLOCKS.intersection(self.replaces))
+        return known or (f"has a {clocks[0]} of its own" if clocks else "")
+
+
+def library_of(path: str) -> Library | None:
+    """Return a file that is loaded if it stands between its process and the kernel, by what it is and not by its name."""
+    try:
+        found = elf.look(path, _REPLACED)
+    except (OSError, ValueError):
+        return None
+    if not found.defined or _C_LIBRARY.fullmatch(found.name):
+        return None
+    if any(mark in found.texts for mark in _PASSES_ON):
+        return None
+    return Library(path, found.name, tuple(sorted(found.defined)))
 
 
 #: Seconds for a program to tell its version.
@@ -84,6 +129,11 @@ def is_known(library: str) -> bool:
     return bool(lie_of(library)) or _is(_HARMLESS, library)
 
 
+def handed_on(environ: Mapping[str, str]) -> dict[str, str]:
+    """Return what an agent's caller had preloaded, under the loader's own names of the variables."""
+    return {name: environ.get(_HANDED_ON + name, "") for name in _VARIABLES}
+
+
 def preloaded(environ: Mapping[str, str], root: Path = Path("/")) -> Fingerprint:
     """Return the names of the libraries that are preloaded in an environment, by source.
 
@@ -98,14 +148,20 @@ def preloaded(environ: Mapping[str, str], root: Path = Path("/")) -> Fingerprint
             .splitlines()
         )
         texts[_FILE] = " ".join(line.partition("#")[0] for line in lines)
-    libraries = {source: re.split(r"[\s:]+", text) for source, text in texts.items()}
-    return {
-        PRELOAD + source: ":".join(
-            dict.fromkeys(map(os.path.basename, filter(None, paths)))
-        )
-        for source, paths in libraries.items()
-        if any(paths)
-    }
+    facts: Fingerprint = {}
+    for source, text in texts.items():
+        names = [os.path.basename(path) for path in re.split(r"[\s:]+", text) if path]
+        if names:
+            facts[PRELOAD + source] = ":".join(dict.fromkeys(names))
+    return facts
+
+
+def preloaded_names(environ: Mapping[str, str]) -> list[str]:
+    """Return the names of the libraries that an environment preloads, but for those that are harmless."""
+    names = (
+        name for text in preloaded(environ).values() for name in str(text).split(":")
+    )
+    return [name for name in names if not _is(_HARMLESS, name)]
 
 
 def libraries(nodes: Iterable[Mapping[str, object]]) -> list[tuple[str, str]]:

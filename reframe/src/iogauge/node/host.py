@@ -67,6 +67,21 @@ def read_clock() -> Clock:
     return Clock(now, boot, time.localtime(now).tm_gmtoff)
 
 
+#: Seconds by which the clock of this process may differ from the kernel's file, which tells hundredths.
+_APART_S: Final = 1.0
+
+
+def check_clock() -> None:
+    """Raise OSError unless the clock of this process, by which it notes what it sees, is the kernel's."""
+    told = float(Path("/proc/uptime").read_text(encoding="ascii").split()[0])
+    own = time.clock_gettime(time.CLOCK_BOOTTIME)
+    if abs(own - told) > _APART_S:
+        raise OSError(
+            f"the clock of the agent tells {own:.2f} s since boot, /proc/uptime {told:.2f} s: "
+            "something between the agent and the kernel changes the time"
+        )
+
+
 #: Where a kernel shows what it shows to root alone.
 _DEBUGFS: Final = "/sys/kernel/debug/lustre"
 

@@ -38,6 +38,20 @@ def asked(path: str, request: int, question: bytes) -> bytes:
     return b""
 
 
+def syncfs(path: str) -> None:
+    """Bring all that was written to the file system of a path to storage (syncfs(2)); raises OSError."""
+    import ctypes  # few commands of an agent call it
+
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        libc = ctypes.CDLL(None, use_errno=True)
+        if libc.syncfs(fd):
+            number = ctypes.get_errno()
+            raise OSError(number, os.strerror(number), path)
+    finally:
+        os.close(fd)
+
+
 def memory_bytes(root: str = "/") -> int:
     """Return the memory of this node, ``MemTotal`` of /proc/meminfo; raises OSError without it."""
     match = re.search(

@@ -35,6 +35,7 @@ from iogauge.core.words import (
 from iogauge.node import layers
 from iogauge.node.between import (
     PROGRAM_SECONDS,
+    handed_on,
     of_processes,
     preloaded,
     script,
@@ -319,7 +320,7 @@ def _between(node: _Node) -> _Told:
     """Return libraries and scripts between the tools and the kernel, see node/programs."""
     looks = [
         preloaded(environ, node.root)
-        for environ in (os.environ, *of_processes(node.processes))
+        for environ in (handed_on(os.environ), *of_processes(node.processes))
     ]
     facts: Fingerprint = {}
     for key in {key for look in looks for key in look}:

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from iogauge.core import untrusted
+from iogauge.node.between import Library
 from iogauge.node.counters import Reading, Readings
 
 SEEN: Final = "seen"
@@ -34,7 +35,7 @@ MOVED: Final = "moved"
 ASKED: Final = "asked"
 #: Processes of that task: the tool, and what it has started.
 PROCESSES: Final = "processes"
-#: Libraries that it has loaded.
+#: Libraries between it and the kernel: :class:`iogauge.node.between.Library`.
 LOADED: Final = "loaded"
 #: Type, source and point of a mount that hid the case's directory while a tool ran.
 HIDDEN: Final = "hidden"
@@ -182,10 +183,14 @@ class NodeObservations:
         """Return a count by seconds since boot."""
         return tuple((time, count) for _, time, count in self.each(what, int))
 
-    def words(self, what: str) -> tuple[str, ...]:
-        """Return all words that were noted, each once, in their order."""
-        each = (words for _, _, words in self.each(what, tuple[str, ...]))
-        return tuple(dict.fromkeys(word for words in each for word in words))
+    def loaded(self) -> tuple[Library, ...]:
+        """Return the libraries between the first task and the kernel, each once."""
+        kind = tuple[tuple[str, str, tuple[str, ...]], ...]
+        found: dict[Library, None] = {}
+        for _, _, libraries in self.each(LOADED, kind):
+            for path, name, replaces in libraries:
+                found[Library(path, name, replaces)] = None
+        return tuple(found)
 
     def hidden(self) -> tuple[str, ...]:
         """Return the mounts that hid the case's directory, each once, in words."""

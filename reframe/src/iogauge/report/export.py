@@ -22,6 +22,7 @@ from iogauge.judge.verdict import Verdict
 from iogauge.records.record import MetricRecord, Record, microseconds, short_name
 from iogauge.records.selected import UnrunCase
 from iogauge.report.endings import Ending, SessionRecords
+from iogauge.report.ranking import ranked
 
 #: Labels of every Prometheus metric that is of a metric; ``line`` keeps scales and tiers apart.
 LABELS: Final = (
@@ -97,7 +98,7 @@ def junit(
     ending: Ending,
     left_out: Iterable[UnrunCase] = (),
 ) -> str:
-    """Return the XML: a suite for each partition, with a test case for each case.
+    """Return the XML: a suite for each partition, with a test case for each case, the gravest first.
 
     The reason is the message of a case that is not PASS. UNREFERENCED, UNSTABLE and CONTAMINATED
     are skipped; in a gate they fail. A failure is skipped if it is expected, or if a second run
@@ -105,7 +106,7 @@ def junit(
     a test case of its own: it fails with the session, else it is skipped.
     """
     top = ElementTree.Element("testsuites", name=f"iogauge: {ending}")
-    for record in records:
+    for record in ranked(records):
         place = record.where
         again = re.search(
             r"%\.repeat_no=(\d+)", record.case

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
@@ -13,7 +14,7 @@ from rich.markup import escape
 from iogauge.core.groups import grouped
 from iogauge.core.text import visible, visible_lines
 from iogauge.core.units import format_value, of_runs, with_unit
-from iogauge.core.words import POINTS
+from iogauge.core.words import NO_REFERENCE, POINTS
 from iogauge.guards.finding import Outcome
 from iogauge.judge.verdict import Verdict
 from iogauge.records.record import MetricRecord, Record, operations_of, same_spread
@@ -62,12 +63,15 @@ class Row:
 
     record: Record
     verdict: Verdict
+    #: Why the verdict is not PASS.
     reasons: tuple[str, ...]
     metric: str = "-"
     measured: str = "-"
     reference: str = "-"
     ceiling: str = "-"
     of: MetricRecord | None = None
+    #: What guards noticed that changes no verdict.
+    remarks: tuple[str, ...] = ()
 
     @property
     def scenario(self) -> str:
@@ -80,36 +84,44 @@ def plain(text: str) -> str:
     return escape(visible_lines(text))
 
 
+def _with_remedy(text: str, remedy: object) -> str:
+    return f"{text}. {remedy}" if remedy else text
+
+
 def _reasons(record: Record, metric: MetricRecord) -> tuple[str, ...]:
-    """Return why a metric has its verdict, and the remarks of guards.
+    """Return why a metric has its verdict; nothing for PASS.
 
     The bandwidth of a block size is its operations per second, times the block. If both fail alike,
     that is one fault with one reason.
     """
     about = same_fault(record, metric)
-    objections = [
-        f"{f.name}: {f.saw}; demanded: {f.demands}"
-        + (f". {f.remedy}" if f.remedy else "")
-        for f in record.findings
-        if f.metric in (None, about.name) and f.objects(about.verdict)
-    ]
-    if objections:
+    objections = []
+    for finding in record.findings:
+        if finding.metric in (None, about.name) and finding.objects(about.verdict):
+            text = f"{finding.name}: {finding.saw}; demanded: {finding.demands}"
+            objections.append(_with_remedy(text, finding.remedy))
+    if objections or about.verdict is Verdict.PASS or not about.reason:
         return tuple(objections)
-    remarks = [
-        f"{f.name}, a remark, no fault: {f.saw}" + (f". {f.remedy}" if f.remedy else "")
-        for f in record.findings
-        if f.metric in (None, about.name)
-        and f.outcome == Outcome.WARN.value
-        and not (f.guard == "G4" and record.tier == "quick")
-    ]
-    reason = about.reason if about.verdict is not Verdict.PASS else ""
-    return (*([reason] if reason else []), *remarks)
+    return (about.reason,)
+
+
+def _remarks(record: Record, metric: MetricRecord) -> tuple[str, ...]:
+    """Return what guards noticed that changes no verdict."""
+    name = same_fault(record, metric).name
+    remarks = []
+    for finding in record.findings:
+        short = finding.guard == "G4" and record.tier == "quick"
+        noticed = finding.outcome == Outcome.WARN.value and not short
+        if noticed and finding.metric in (None, name):
+            text = f"{finding.name}, a remark: {finding.saw}"
+            remarks.append(_with_remedy(text, finding.remedy))
+    return tuple(remarks)
 
 
 def folded(lines: Iterable[Row]) -> list[Row]:
     """Return rows, those of ``--repeat`` as one row a case, metric and verdict, in the first one's place.
 
-    Its measured values are the least, the most and their median; its reasons are those of the first run.
+    Its measured values are the least, the most and their median; its reasons are those of all runs.
     """
 
     def same(row: Row) -> tuple[object, ...]:
@@ -125,8 +137,12 @@ def _folded(found: Sequence[Row]) -> Row:
     if len(found) == 1:
         return row
     values = [one.of.median for one in found if one.of]
-    text = of_runs(values, row.of.unit) if row.of and values else f"{len(found)} runs"
-    return replace(row, measured=text)
+    text = f"{len(found)} runs"
+    if row.of and values:
+        text = of_runs(values, row.of.unit)
+    reasons = dict.fromkeys(reason for one in found for reason in one.reasons)
+    remarks = dict.fromkeys(remark for one in found for remark in one.remarks)
+    return replace(row, measured=text, reasons=tuple(reasons), remarks=tuple(remarks))
 
 
 def rows(records: Iterable[Record]) -> list[Row]:
@@ -141,11 +157,14 @@ def rows(records: Iterable[Record]) -> list[Row]:
                     record,
                     metric.verdict,
                     tuple(map(visible, _reasons(record, metric))),
-                    metric.name,
-                    measured(metric),
-                    _bound(metric),
-                    format_value(metric.ceiling) if metric.ceiling else "unknown",
-                    metric,
+                    metric=metric.name,
+                    measured=measured(metric),
+                    reference=_bound(metric),
+                    ceiling=format_value(metric.ceiling)
+                    if metric.ceiling
+                    else "unknown",
+                    of=metric,
+                    remarks=tuple(map(visible, _remarks(record, metric))),
                 )
             )
         lines += _not_computed(record)
@@ -191,24 +210,35 @@ def _not_computed(record: Record) -> list[Row]:
     return lines
 
 
-#: Figures of a moment in G15 and G17, which differ from case to case; the row shows its own spread.
-_MOMENT: Final = re.compile(r"(load before the run|coefficient of variation) ([0-9.]+)")
+#: A figure in a sentence: a decimal fraction or a percentage. Other numbers may name a node, a rank or a target.
+_FIGURE: Final = re.compile(r"(?<![\w.])\d+(?:\.\d+(?![\w.])|(?=\s?%))")
 
 
-def _joined(reasons: Sequence[str]) -> str:
-    """Return reasons that differ at most in such a figure as one, with the least and the most."""
-    figures = sorted(
-        {found[2] for reason in reasons if (found := _MOMENT.search(reason))}, key=float
-    )
-    if len(figures) < 2:
-        return reasons[0]
-    return _MOMENT.sub(rf"\1 {figures[0]} to {figures[-1]}", reasons[0])
+def _joined(sentences: Sequence[str]) -> str:
+    """Return sentences that differ at most in their figures as one, with the least and the most of each figure."""
+    places = zip(*map(_FIGURE.findall, sentences), strict=True)
+    texts = []
+    for figures in places:
+        ends = sorted(figures, key=float)
+        texts.append(" to ".join(dict.fromkeys([ends[0], ends[-1]])))
+    shown = iter(texts)
+    return _FIGURE.sub(lambda _: next(shown), sentences[0])
 
 
-def notes_of(reasons: Iterable[str]) -> dict[str, str]:
-    """Return the note of each reason: one for those that are alike."""
-    alike = grouped(reasons, lambda reason: _MOMENT.sub(r"\1", reason))
-    return {reason: _joined(same) for same in alike.values() for reason in same}
+def notes_of(sentences: Iterable[str]) -> dict[str, str]:
+    """Return the note of each sentence: one for those that are alike."""
+    alike = grouped(sentences, lambda sentence: _FIGURE.sub("#", sentence))
+    notes = {}
+    for same in alike.values():
+        notes.update(dict.fromkeys(same, _joined(same)))
+    return notes
+
+
+def remarks_of(lines: Sequence[Row]) -> list[str]:
+    """Return the remarks of rows, each once, with the number of its rows."""
+    notes = notes_of(remark for line in lines for remark in line.remarks)
+    rows = Counter(notes[remark] for line in lines for remark in line.remarks)
+    return [f"{note} ({number} of {len(lines)} rows)" for note, number in rows.items()]
 
 
 def table(
@@ -222,37 +252,59 @@ def table(
 
     With ``wide`` the reasons stand in the rows. In a ``history`` each row has its time, and none a bound; it is by place.
     """
-    notes = notes_of([*damaged, *(reason for line in lines for reason in line.reasons)])
+    shown_reasons = [_to_act_on(line) for line in lines]
+    notes = notes_of([*damaged, *(r for reasons in shown_reasons for r in reasons)])
     numbers = {
         note: number for number, note in enumerate(dict.fromkeys(notes.values()), 1)
     }
-    bounds = () if history else ("reference", "ceiling")
-
-    def name(line: Row) -> str:
-        return f"{line.record.minute}  {line.scenario}" if history else line.scenario
-
-    def place(line: Row) -> str:
-        return line.record.where if history else f"target {line.record.target_path}"
+    bounds = _bounds(lines) if not history else ()
 
     def cells(line: Row, last: Row | None) -> tuple[str, ...]:
-        known = ",".join(str(numbers[notes[reason]]) for reason in line.reasons)
-        return (
-            "" if last and not wide and name(last) == name(line) else name(line),
-            *(line.metric, line.measured),
-            *(getattr(line, bound) for bound in bounds),
-            line.verdict.value,
-            "; ".join(line.reasons) if wide else f"[{known}]" * bool(known),
-        )
+        known = [str(numbers[notes[reason]]) for reason in _to_act_on(line)]
+        why = f"[{','.join(dict.fromkeys(known))}]" if known else ""
+        if wide:
+            why = "; ".join((*line.reasons, *line.remarks))
+        name = _name(line, history)
+        repeated = last is not None and _name(last, history) == name and not wide
+        figures = [getattr(line, bound) for bound in bounds]
+        first = "" if repeated else name
+        return (first, line.metric, line.measured, *figures, line.verdict.value, why)
 
-    blocks = {
-        where: list(map(cells, mine, [None, *mine]))
-        for where, mine in grouped(lines, place).items()
-    }
+    blocks = {}
+    for where, mine in grouped(lines, lambda line: _place(line, history)).items():
+        blocks[where] = list(map(cells, mine, [None, *mine]))
     headings = ("scenario", "metric", "median ±spread", *bounds, "verdict")
     why = "reason" if wide else "why"
     whole = (*headings[1:], why) if history else ("metric", "verdict")
     shown = columns(*headings, why, right=bounds, whole=whole)
-    return Table(shown, blocks, tuple(damaged) if wide else tuple(numbers), wide)
+    if wide:
+        return Table(shown, blocks, tuple(damaged), wide)
+    below = () if history else remarks_of(lines)
+    return Table(shown, blocks, tuple(numbers), below=below)
+
+
+def _to_act_on(line: Row) -> tuple[str, ...]:
+    """Return the reasons of a row, but for the lack of a reference, which its verdict says."""
+    return tuple(reason for reason in line.reasons if reason != NO_REFERENCE)
+
+
+def _bounds(lines: Iterable[Row]) -> tuple[str, ...]:
+    """Return which of the columns ``reference`` and ``ceiling`` have a value."""
+    rows = list(lines)
+    found = []
+    if any(line.reference not in ("-", "none") for line in rows):
+        found.append("reference")
+    if any(line.ceiling not in ("-", "unknown") for line in rows):
+        found.append("ceiling")
+    return tuple(found)
+
+
+def _name(line: Row, history: bool) -> str:
+    return f"{line.record.minute}  {line.scenario}" if history else line.scenario
+
+
+def _place(line: Row, history: bool) -> str:
+    return line.record.where if history else f"target {line.record.target_path}"
 
 
 #: Keys of a metric that :func:`to_json` shows as they are recorded.
@@ -274,7 +326,7 @@ def to_json(records: Iterable[Record], ending: Ending) -> str:
                 "metric": None if row.metric == "-" else row.metric,
                 **{key: figures.get(key) for key in _FIGURES},
                 "verdict": row.verdict.value,
-                "reasons": row.reasons,
+                "reasons": [*row.reasons, *row.remarks],
             }
         )
     ended = {

@@ -24,7 +24,13 @@ from types import FrameType
 from typing import Any, Final
 
 from iogauge.core import commands, processes, untrusted
-from iogauge.core.paths import logs_dir, project_root, stages_dir, state_dir
+from iogauge.core.paths import (
+    LIBRARY,
+    logs_dir,
+    project_root,
+    stages_dir,
+    state_dir,
+)
 from iogauge.core.text import visible_lines
 from iogauge.session.life import DETAILS
 from iogauge.workspace import directory, lock, removal
@@ -264,6 +270,13 @@ def runs_cases(argv: list[str]) -> bool:
     )
 
 
+def foreign_modules() -> list[str]:
+    """Return the folders of PYTHONPATH from which Python takes modules before its own; that of the library is none."""
+    folders = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    own = str(LIBRARY.parent)
+    return [folder for folder in folders if folder and os.path.realpath(folder) != own]
+
+
 def guard_gate() -> None:
     """As a gate, make a run end with status 1 unless a case passed and no case failed on the way.
 
@@ -278,6 +291,13 @@ def guard_gate() -> None:
             say(f"iogauge: {NO_GATE}")
             raise SystemExit(2)
         return
+    foreign = foreign_modules() if gate else []
+    if foreign:
+        say(
+            f"iogauge: PYTHONPATH names {', '.join(foreign)}: modules from there may replace those that judge, "
+            "which no gate allows. Unset PYTHONPATH"
+        )
+        raise SystemExit(2)
     session = current()
     nothing = (
         "no case was measured and passed. Expected at least one: check the options -n, "

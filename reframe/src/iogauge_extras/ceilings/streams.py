@@ -1,6 +1,6 @@
 """Streams between the nodes of a job: one process a node, and one that tells them what to do.
 
-``python -m iogauge.job.agent streams PLAN OUT INTERFACE START...`` runs on the first node. It listens on
+``agent.sh PYTHON streams PLAN OUT INTERFACE START...`` runs on the first node. It listens on
 its address, and starts an agent on each node by the words START, with ``streams join ADDRESS PORT WORD INTERFACE``.
 Then it goes through the turns of the plan (:class:`iogauge_extras.ceilings.iperf3.StreamPlan`). The results go to OUT.
 

@@ -3,7 +3,7 @@
 The job asks what to measure next, the judge asks whether that was measured. A probe is a storage
 target or a node. What decides is pure, and gives the same answer whoever asks.
 
-rounds.sh asks, by ``python -m iogauge.job.agent turns JOBFILE ROUNDS MEASURED [SERVERS]``, and runs
+rounds.sh asks, by ``agent.sh PYTHON turns JOBFILE ROUNDS MEASURED [SERVERS]``, and runs
 fio once for each line of the answer: ``ROUND PROBE OPTION``. MEASURED is the file of what it has
 printed so far. The probes are the jobs of the job file, or else the hosts in SERVERS.
 """

@@ -193,7 +193,7 @@ class Curve:
 
     ``least`` and ``most`` bound the values that meet the reference; None is no bound. ``level`` is
     that of the baseline, ``low`` and ``high`` are its control limits. ``since`` is the session with
-    which an alarm began, ``steps`` are the sessions with which the level changed. ``key`` names
+    which an alarm began, ``steps`` are the times of the runs with which the level changed. ``key`` names
     the record that the newest run belongs to. ``under`` says what the runs were measured with.
     """
 
@@ -207,7 +207,7 @@ class Curve:
     low: float | None = None
     high: float | None = None
     since: str | None = None
-    steps: tuple[str, ...] = ()
+    steps: tuple[datetime, ...] = ()
     system: str = ""
     key: str = ""
     under: str = ""
@@ -332,7 +332,7 @@ def _changes(runs: Curve) -> Iterator[str]:
     """Yield a line at each change of series and of level, and one with the time of an alarm."""
     x = _places(runs).at
     for number, (before, run) in enumerate(pairwise(runs.points), 1):
-        why = "the level changed here" if run.session in runs.steps else ""
+        why = "the level changed here" if run.time in runs.steps else ""
         if run.series != before.series:
             why = "another series from here: the fingerprint changed"
         if why:

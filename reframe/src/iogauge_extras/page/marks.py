@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from functools import partial
 from itertools import takewhile
-from operator import is_
 from pathlib import Path
 from textwrap import shorten
 from typing import Final
@@ -21,9 +20,11 @@ from iogauge.records import query
 from iogauge.records.record import ADDED, Record
 from iogauge.report.endings import Ending
 from iogauge.report.history_table import CASE, in_place, narrowed
-from iogauge.report.layout import GRAVEST, LOOKS, Column, Table, columns
+from iogauge.report.layout import LOOKS, Column, Table, columns
+from iogauge.report.outcome import notes_of
+from iogauge.report.ranking import Rank, dead_targets, rank_of
 from iogauge_extras.history.states import TOGETHER
-from iogauge_extras.page.news import DRIFT, Trouble
+from iogauge_extras.page.news import Alarm, Trouble
 
 #: Runs of a case that are shown.
 RUNS: Final = 14
@@ -31,15 +32,17 @@ RUNS: Final = 14
 
 @dataclass(frozen=True, slots=True)
 class CaseStatus:
-    """The verdicts of a case's newest runs, the oldest first, and its newest record.
+    """The newest runs of a case."""
 
-    ``why`` is why the case is not in order, in a few words; ``told`` is more of it, for a note.
-    """
-
+    #: Verdicts, the oldest first.
     verdicts: tuple[Verdict, ...]
     newest: Record
+    rank: Rank = Rank.PASS
+    loss: float = 0.0
+    #: Why the case is not in order, in a few words.
     why: str = ""
-    told: str = ""
+    #: More of it, for a note.
+    note: str = ""
 
     @property
     def case(self) -> str:
@@ -47,9 +50,12 @@ class CaseStatus:
         return visible(self.newest.short_name)
 
     @property
-    def gravity(self) -> int:
-        """Return the place of the case among others: a drift stands beside a failure."""
-        return 0 if self.why.startswith(DRIFT) else GRAVEST.index(self.newest.verdict)
+    def runs(self) -> str:
+        """Return for how many runs the newest verdict holds: ``3 runs``."""
+        last = self.verdicts[-1]
+        same = len(list(takewhile(last.__eq__, reversed(self.verdicts))))
+        more = " or more" if same == RUNS else ""
+        return count(same, "run") + more
 
 
 def read_marks(
@@ -97,54 +103,82 @@ _WORDS, _BRIEF = 10, 8
 def gravest_first(
     cases: Sequence[CaseStatus], troubles: Sequence[Trouble]
 ) -> list[CaseStatus]:
-    """Return cases by gravity, with why each is neither PASS nor UNREFERENCED, and what has become worse."""
+    """Return cases by rank and loss, with why each is neither PASS nor UNREFERENCED, and what has become worse."""
+    dead = dead_targets(case.newest for case in cases)
+    named = grouped(troubles, lambda trouble: (trouble.where, trouble.case))
     explained = []
     for case in cases:
-        place, verdict = (case.newest.where, case.case), case.newest.verdict
-        mine = [one for one in troubles if (one.where, one.case) == place and one.brief]
-        why = told = ""
+        place = (case.newest.where, case.case)
+        mine = [trouble for trouble in named.get(place, ()) if trouble.brief]
         if mine:
-            why = "; ".join(dict.fromkeys(one.brief for one in mine))
-            told = "; ".join(dict.fromkeys(one.cause for one in mine if one.cause))
-        elif verdict not in (Verdict.PASS, Verdict.UNREFERENCED):
-            first = next((f for f in case.newest.findings if f.objects(verdict)), None)
-            said = (
-                f"{first.name}: {first.saw}" if first else case.newest.reason
-            ).split()
-            why = " ".join(said[:_WORDS]) + (" …" if said[_WORDS:] else "")
-            told = (
-                f"{first.guard}: demanded: {first.demands}. {first.remedy}"
-                if first
-                else ""
-            )
-        explained.append(replace(case, why=visible(why), told=visible(told)))
-    return sorted(explained, key=lambda case: case.gravity)
+            found = _of_troubles(case, mine)
+        else:
+            rank = rank_of(case.newest, case.newest.verdict, dead)
+            found = _of_record(replace(case, rank=rank))
+        explained.append(found)
+    return sorted(explained, key=lambda case: (case.rank, -case.loss))
+
+
+def _of_troubles(case: CaseStatus, troubles: Sequence[Trouble]) -> CaseStatus:
+    whys = dict.fromkeys(trouble.brief for trouble in troubles)
+    causes = dict.fromkeys(trouble.cause for trouble in troubles if trouble.cause)
+    first = troubles[0]
+    return replace(
+        case,
+        rank=first.rank,
+        loss=first.loss,
+        why=visible("; ".join(whys)),
+        note=visible("; ".join(causes)),
+    )
+
+
+def _of_record(case: CaseStatus) -> CaseStatus:
+    record = case.newest
+    if record.verdict in (Verdict.PASS, Verdict.UNREFERENCED):
+        return case
+    text, note = record.reason, ""
+    for finding in record.findings:
+        if finding.objects(record.verdict):
+            text = f"{finding.name}: {finding.saw}"
+            note = f"{finding.guard}: demanded: {finding.demands}. {finding.remedy}"
+            break
+    words = text.split()
+    more = " …" if len(words) > _WORDS else ""
+    why = " ".join(words[:_WORDS]) + more
+    return replace(case, why=visible(why), note=visible(note))
 
 
 def brief(
-    ordered: Sequence[CaseStatus], ending: Ending, width: int
+    ordered: Sequence[CaseStatus], alarm: Alarm, width: int
 ) -> Iterator[tuple[str, str]]:
-    """Yield at most ten lines with their styles: green or red, what and since when, and what comes next."""
-    red = [case for case in ordered if case.gravity <= GRAVEST.index(Verdict.ERROR)]
+    """Yield at most eleven lines with their styles: the guilty part, what and since when, and what comes next."""
+    red = [case for case in ordered if case.rank <= Rank.ERROR]
     shown = [
-        case for case in ordered if case.gravity <= GRAVEST.index(Verdict.UNSTABLE)
+        case for case in ordered if case.rank <= Rank.UNSTABLE or case.rank is Rank.BACK
     ]
-    style = "bold red" if ending.status else "yellow" if shown else "bold green"
-    yield f"iogauge: {ending}", style
-    for case in shown[: _BRIEF if len(shown) <= _BRIEF else _BRIEF - 1]:
-        last = case.newest.verdict
-        same = len(list(takewhile(partial(is_, last), reversed(case.verdicts))))
-        runs = count(same, "run") + (" or more" if same == RUNS else "")
-        text = f"{last.value} for {runs}: {case.newest.where} {case.case}: {case.why}"
+    style = "bold green"
+    if alarm.failed:
+        style = "bold red"
+    elif shown:
+        style = "yellow"
+    yield shorten(f"iogauge: {alarm.headline}", width, placeholder=" …"), style
+    if alarm.troubles:
+        yield str(alarm.ending), ""
+    most = _BRIEF if len(shown) <= _BRIEF else _BRIEF - 1
+    for case in shown[:most]:
+        record = case.newest
+        text = f"{record.verdict.value} for {case.runs}: {record.where} {case.case}: {case.why}"
         yield shorten(text, width, placeholder=" …"), ""
-    if len(shown) > _BRIEF:
-        yield f"and {len(shown) - _BRIEF + 1} more", ""
-    steps = [
-        *(["iogauge status"] if shown else []),
-        *([f"iogauge explain {red[0].newest.verdict.value}"] if red else []),
-        *(["iogauge calibrate"] if "UNREFERENCED" in ending.sentence else []),
-        "iogauge run -t quick",
-    ]
+    if len(shown) > most:
+        yield f"and {len(shown) - most} more", ""
+    steps = []
+    if shown:
+        steps.append("iogauge status")
+    if red:
+        steps.append(f"iogauge explain {red[0].newest.verdict.value}")
+    if any(case.rank is Rank.UNREFERENCED for case in ordered):
+        steps.append("iogauge calibrate")
+    steps.append("iogauge run -t quick")
     newest = max(case.newest.minute for case in ordered)
     yield (
         f"{count(len(ordered), 'case')}, newest run {newest} UTC. Next: {', '.join(steps[:3])}",
@@ -162,30 +196,48 @@ def marks_table(ordered: Sequence[CaseStatus], wide: bool = False) -> Table:
     case, *others = columns(
         "case", "newest", "verdict", "why", whole=("newest", "verdict")
     )
-    notes = list(dict.fromkeys(one.told for one in ordered if one.told))
+    notes = notes_of(one.note for one in ordered if one.note)
+    shown = list(dict.fromkeys(notes.values()))
 
-    def row(one: CaseStatus) -> tuple[str, ...]:
-        letters = "".join(LOOKS[verdict].letter for verdict in one.verdicts)
-        note = f" [{notes.index(one.told) + 1}]" if one.told else ""
-        last = one.newest
-        return (
-            one.case,
-            letters,
-            last.minute,
-            last.verdict.value,
-            f"{one.why}{note}".strip(),
+    def row(status: CaseStatus) -> tuple[str, ...]:
+        letters = "".join(LOOKS[verdict].letter for verdict in status.verdicts)
+        why = status.why
+        if status.note:
+            why += f" [{shown.index(notes[status.note]) + 1}]"
+        last = status.newest
+        return status.case, letters, last.minute, last.verdict.value, why.strip()
+
+    blocks = {}
+    for where, mine in grouped(ordered, lambda status: status.newest.where).items():
+        blocks[where] = list(map(row, mine))
+    return Table((case, runs, *others), blocks, shown, wide)
+
+
+def marks_json(ordered: Sequence[CaseStatus], ending: Ending) -> str:
+    """Return the ending, and each case with its verdicts, the gravest first, as JSON."""
+    cases = []
+    for status in ordered:
+        record = status.newest
+        cases.append(
+            {
+                "system": record.system,
+                "partition": record.partition,
+                "environment": record.environment,
+                "case": record.short_name,
+                "time": record.time,
+                "session": record.session,
+                "verdict": record.verdict.value,
+                "verdicts": [verdict.value for verdict in status.verdicts],
+                "why": status.why,
+                "note": status.note,
+            }
         )
-
-    blocks = {
-        where: list(map(row, mine))
-        for where, mine in grouped(ordered, lambda one: one.newest.where).items()
-    }
-    return Table((case, runs, *others), blocks, notes, wide)
+    ended = {"word": ending.word.value, "sentence": ending.sentence}
+    return json.dumps({**ended, "status": ending.status, "cases": cases}, indent=2)
 
 
 def marks_legend(cases: Sequence[CaseStatus]) -> str:
     """Return what the marks of some cases mean."""
-    shown = {verdict for case in cases for verdict in case.verdicts}
-    return ", ".join(
-        f"{LOOKS[one].letter} {one.value}" for one in Verdict if one in shown
-    )
+    found = {verdict for case in cases for verdict in case.verdicts}
+    texts = [f"{LOOKS[v].letter} {v.value}" for v in Verdict if v in found]
+    return ", ".join(texts)

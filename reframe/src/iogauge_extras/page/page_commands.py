@@ -137,9 +137,7 @@ def show_status(
     false_alarms: Annotated[
         float, typer.Option(help="With --trend: the share.")
     ] = 0.05,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="With --trend: as JSON.")
-    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
     wide: Wide = False,
 ) -> None:
     """Show a line for each case, the worst first.
@@ -161,7 +159,7 @@ def show_status(
         start = since or moment("30d")
         cases = marks.read_marks(paths.history_dir(), system, start, name)
         warn_of(query.damaged(paths.history_dir()))
-    if not cases:
+    if not cases and not as_json:
         say(f"no case was measured since {start:%Y-%m-%d}: {paths.history_dir()}")
         if brief:
             say("next: iogauge check, then iogauge run -t quick")
@@ -169,8 +167,10 @@ def show_status(
     newest = sorted((case.newest for case in cases), key=lambda record: record.time)
     alarm = collect(paths.history_dir(), SessionRecords(newest), gate=False)
     cases = marks.gravest_first(cases, alarm.troubles)
-    if brief:
-        for text, style in marks.brief(cases, alarm.ending, new_console().width):
+    if as_json:
+        typer.echo(marks.marks_json(cases, alarm.ending))
+    elif brief:
+        for text, style in marks.brief(cases, alarm, new_console().width):
             say(text, style)
     else:
         show(marks.marks_table(cases, wide))

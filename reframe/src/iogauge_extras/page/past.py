@@ -71,9 +71,11 @@ class History:
         self, folder: Path, records: Sequence[Record], span: Span = ALWAYS
     ) -> None:
         """Load the rows of the records' lines; those after the span's end do not count."""
-        self._span, self._newest = span, {record.line: record for record in records}
+        self._span = span
+        #: The newest record of each line.
+        self.newest = {record.line: record for record in records}
         self._frame = narrowed(query.load(folder, columns=_COLUMNS), until=span.until)
-        judged = states.states_of(self._frame, self._newest)
+        judged = states.states_of(self._frame, self.newest)
         self.judged = {(series.line, series.metric): series for series in judged}
         known = self._frame["fingerprint"].drop_nulls().unique()
         self.fingerprints = query.fingerprints(folder, known.to_list())
@@ -104,7 +106,7 @@ class History:
         return [
             self.curve(*key)
             for key in keys.iter_rows()
-            if key[0] in self._newest
+            if key[0] in self.newest
             and not ((one := self.judged.get(key)) and one.repeats)
         ]
 
@@ -175,7 +177,7 @@ class History:
         low, high = (
             float(np.exp(location[0] + k * scale[0])) for k in (-_SIGMAS, _SIGMAS)
         )
-        steps = tuple(valid["session"][k] for k in statistics.change_points(values))
+        steps = tuple(valid["time"][k] for k in statistics.change_points(values))
         return {"level": series.level, "low": low, "high": high, "steps": steps}
 
     def _under(self, row: Mapping[str, Any]) -> str:
@@ -187,7 +189,7 @@ class History:
             if key.startswith("tool.")
         ]
         stack = [f"stack {known['stack']}"] if "stack" in known else []
-        record = self._newest[row["line"]]
+        record = self.newest[row["line"]]
         scale = ""
         if record.nodes and record.tasks_per_node:
             scale = f"{count(record.nodes, 'node')} x {count(record.tasks_per_node, 'task')}"
@@ -200,7 +202,7 @@ class History:
             "line", "position", "verdict", day=pl.col("time").dt.date()
         )
         rows = rows.filter(
-            pl.col("position") == 0, pl.col("line").is_in(list(self._newest))
+            pl.col("position") == 0, pl.col("line").is_in(list(self.newest))
         )
         first = self._span.since.date() if self._span.since else date.min
         last = rows["day"].max()
@@ -208,7 +210,7 @@ class History:
             first = max(first, last - timedelta(days=DAYS - 1))
         found: dict[tuple[str, str], dict[date, Verdict]] = {}
         for line, _, text, day in rows.filter(pl.col("day") >= first).iter_rows():
-            record, verdict = self._newest[line], Verdict(text)
+            record, verdict = self.newest[line], Verdict(text)
             worst = found.setdefault((record.where, visible(record.short_name)), {})
             worst[day] = min(worst.get(day, verdict), verdict, key=GRAVEST.index)
         return found

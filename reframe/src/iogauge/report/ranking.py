@@ -1,0 +1,86 @@
+"""What somebody must look at first: one order for the terminal, the page, the alarm and JUnit."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable
+from enum import IntEnum
+from typing import Final
+
+from iogauge.judge.verdict import Verdict
+from iogauge.records.record import MetricRecord, Record
+
+
+class Rank(IntEnum):
+    """How grave a trouble is, the gravest first."""
+
+    #: The storage returned other data than were written.
+    WRONG_DATA = 0
+    FAIL = 1
+    #: A metric has become worse, and still meets its reference.
+    DRIFT = 2
+    #: Every case of the target ended as ERROR.
+    DEAD_TARGET = 3
+    INVALID = 4
+    ERROR = 5
+    CONTAMINATED = 6
+    UNSTABLE = 7
+    UNREFERENCED = 8
+    #: A metric had become worse, and its newest run is as good as before.
+    BACK = 9
+    PASS = 10
+
+
+#: The guard that compares what is read with what was written.
+_CONTENTS: Final = "G8"
+
+_LOAD: Final = re.compile(r"load before the run ([0-9.]+) x cores")
+
+
+def loss_of(metric: MetricRecord) -> float:
+    """Return the share of its reference that a metric lacks: 0.4 for 60 of 100 MiB/s; 0 without a loss."""
+    if metric.reference is None:
+        return 0.0
+    share = metric.median / metric.reference.value - 1
+    return max(0.0, -share if metric.better == "more" else share)
+
+
+def load_of(record: Record) -> float | None:
+    """Return the load of the busiest node before the run, in its cores; None if it is not known."""
+    for finding in record.findings:
+        found = _LOAD.search(finding.saw)
+        if found:
+            return float(found[1])
+    return None
+
+
+def dead_targets(records: Iterable[Record]) -> frozenset[str]:
+    """Return the partitions (``system:partition``) on which every case ended as ERROR."""
+    alive: set[str] = set()
+    dead: set[str] = set()
+    for record in records:
+        group = dead if record.verdict is Verdict.ERROR else alive
+        group.add(record.where)
+    return frozenset(dead - alive)
+
+
+def rank_of(record: Record, verdict: Verdict, dead: Collection[str] = ()) -> Rank:
+    """Return the rank of a record, or of one of its metrics with this verdict."""
+    for finding in record.findings:
+        if finding.guard == _CONTENTS and finding.objects(Verdict.INVALID):
+            return Rank.WRONG_DATA
+    if verdict is Verdict.ERROR and record.where in dead:
+        return Rank.DEAD_TARGET
+    return Rank[verdict.value]
+
+
+def ranked(records: Iterable[Record]) -> list[Record]:
+    """Return records, the gravest first; of two failures the one that loses more."""
+    found = list(records)
+    dead = dead_targets(found)
+
+    def weight(record: Record) -> tuple[Rank, float]:
+        losses = [loss_of(metric) for metric in record.metrics]
+        return rank_of(record, record.verdict, dead), -max(losses, default=0.0)
+
+    return sorted(found, key=weight)
