@@ -11,6 +11,7 @@ the least that is found of a drop. Exit status 1 if the page promises more than 
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import math
 import random
@@ -22,6 +23,7 @@ from statistics import median
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "reframe" / "src"))
+
 
 from iogauge_extras.history import statistics  # noqa: E402
 
@@ -173,7 +175,7 @@ def red(noise: Noise, runs: int) -> Callable[[random.Random], float]:
         figures = [math.exp(run) for run in noise(chance, runs + 60, 0.05)]
         bound = statistics.bound(figures[:runs], 1)
         low = [figure < bound for figure in figures[runs:]]
-        twice = sum(a and b for a, b in zip(low, low[1:], strict=False))
+        twice = sum(a and b for a, b in itertools.pairwise(low))
         return CASES * NIGHTS * twice / 59
 
     return happens
@@ -191,7 +193,9 @@ def differ(noise: Noise, runs: int) -> Callable[[random.Random], float]:
 
 
 #: Columns of the page's table: what may go wrong, of so many runs, and the trials that it takes for one of --count.
-COLUMNS: tuple[tuple[str, Callable[..., Callable[[random.Random], float]], int, float], ...] = (
+COLUMNS: tuple[
+    tuple[str, Callable[..., Callable[[random.Random], float]], int, float], ...
+] = (
     ("alarm in 30 runs", alarms, 30, 1),
     ("in 365 runs", alarms, YEAR, 0.3),
     ("step in 30 runs", refused, 30, 0.5),
@@ -264,7 +268,9 @@ def measured(count: int) -> Iterator[tuple[str, str, float, float]]:
             rate = min(value / unit, 1.0)
             # Runs of one series resemble each other: a tenth of them counts.
             each = 6 if happens in (missed, red) else 1
-            error = unit * math.sqrt(max(rate * (1 - rate), 1 / trials / each) / trials / each)
+            error = unit * math.sqrt(
+                max(rate * (1 - rate), 1 / trials / each) / trials / each
+            )
             yield name, column, value, error
     for drop in DROPS:
         for scale in SPREADS:
@@ -297,12 +303,16 @@ def judged(count: int, page: str) -> list[tuple[str, bool]]:
     for row, column, value, error in measured(count):
         least = column.startswith("CV") or column == "share"
         if (row, column) not in told:
-            lines.append((f"{row}, {column}: {value:.3f}, the page has no number", False))
+            lines.append(
+                (f"{row}, {column}: {value:.3f}, the page has no number", False)
+            )
             continue
         promise = told[row, column]
         off = promise - value if least else value - promise
         says = "at least" if least else "at most"
-        lines.append((f"{row}, {column}: {value:.3f}, {says} {promise:.3f}", off <= 3 * error))
+        lines.append(
+            (f"{row}, {column}: {value:.3f}, {says} {promise:.3f}", off <= 3 * error)
+        )
     return lines
 
 
@@ -331,7 +341,9 @@ def look(files: Sequence[Path]) -> None:
                 raised += alarmed(runs[begin : begin + 60])[1] is not None
             standing, last = alarmed(runs)
             points = statistics.change_points([math.exp(run) for run in runs[:400]])
-            print(f"{name}: {len(runs)} runs, median {median(figures):.4g}, alarm {last}, stands {standing}, changes {points}")
+            print(
+                f"{name}: {len(runs)} runs, median {median(figures):.4g}, alarm {last}, stands {standing}, changes {points}"
+            )
     print(f"{raised} of {parts} stretches of 60 runs have an alarm")
 
 

@@ -170,7 +170,7 @@ def show_report(
         text = as_junit(asked.records, asked.gate, ending, asked.unmeasured.left_out)
         write_file(junit, text)
     if openmetrics:
-        from iogauge.report.export import openmetrics as as_openmetrics  # with polars
+        from iogauge.report.export import openmetrics as as_openmetrics
 
         write_file(openmetrics, as_openmetrics(outcome.newest(asked.records)))
     if as_json:

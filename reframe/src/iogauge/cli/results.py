@@ -8,7 +8,6 @@ docs/keys.md.
 from __future__ import annotations
 
 import difflib
-import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -71,7 +70,7 @@ def show_history(
     """Show the records, the newest first."""
     from iogauge.report import (
         history_table,
-    )  # imported here because polars starts slowly
+    )
 
     folder = paths.history_dir()
     verdicts = tuple(verdict or ())

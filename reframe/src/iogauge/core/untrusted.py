@@ -256,7 +256,8 @@ class Form:
             raise TypeError(
                 f"{where.rstrip('.') or 'the record'} is {found}: expected an object"
             )
-        plan = _plan(cls)
+        form: Any = cls
+        plan = _plan(form)
         given: dict[str, Any] = {}
         more: dict[str, Any] = {}
         for name, value in values.items():
@@ -267,7 +268,7 @@ class Form:
                 given[key.field] = value
             else:
                 given[key.field] = key.read(value, where + name)
-        for name in _needed(cls):
+        for name in _needed(form):
             if name not in values:
                 raise TypeError(f"the key {where}{name} is missing")
         built = cls(**given, more=more, order=tuple(values))

@@ -189,28 +189,21 @@ def _renew(
     folder: Path,
     files: Mapping[str, State],
 ) -> None:
-    """Fill an empty database: with what is known and what has changed since, or with all.
-
-    A session file that is gone or shorter may have held the only counted copy of a line: then all files are read.
-    """
-    before = _states(known) if known else {}
-    lost = any(path not in files or files[path][0] < state[0] for path, state in before.items())
-    if known and not lost:
+    """Fill an empty database: with what is known and what has changed since, or with all."""
+    if known:
         known.backup(index)
     index.executescript("PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF;")
-    if not known or lost:
-        before = {}
+    if not known:
         index.executescript(_SCHEMA)
         index.execute(f"PRAGMA user_version = {_VERSION}")
         index.execute("INSERT INTO history VALUES (?)", (str(folder),))
     writer = _Writer(index)
-    for path, state in files.items():
-        if before.get(path) == state:
-            continue
-        if path in before:
-            writer.forget(path)
-        writer.read(folder, path, state)
-    writer.finish()
+    if not writer.follow(folder, _states(known) if known else {}, files):
+        # A line that has gone may have a copy in a file that did not count: all files are read.
+        for table in ("run", "copy", "damage", "file"):
+            index.execute(f"DELETE FROM {table}")
+        writer = _Writer(index)
+        writer.follow(folder, {}, files)
     index.executescript(_INDEXES)
     series.assign(index, sorted(writer.lines))
     index.commit()
@@ -232,18 +225,47 @@ class _Writer:
 
     def __post_init__(self) -> None:
         for table, columns in _KEPT_ONCE.items():
-            for id_, *values in self.index.execute(f"SELECT id, {columns} FROM {table}"):
+            for id_, *values in self.index.execute(
+                f"SELECT id, {columns} FROM {table}"
+            ):
                 self.ids[table, tuple(values)] = id_
         (last,) = self.index.execute("SELECT max(record) FROM run").fetchone()
         self.record = last or 0
 
-    def forget(self, path: str) -> None:
-        """Remove the records of a session file."""
-        file = (self._id("file", (path,)),)
-        held = "SELECT digest FROM run WHERE file = ?"
-        self.index.execute(f"DELETE FROM copy WHERE digest IN ({held})", file)
-        self.index.execute("DELETE FROM run WHERE file = ?", file)
-        self.index.execute("DELETE FROM damage WHERE file = ?", file)
+    def follow(
+        self, folder: Path, before: Mapping[str, State], files: Mapping[str, State]
+    ) -> bool:
+        """Read the session files that have changed; return whether all lines of before are still there."""
+        forgotten: set[int] = set()
+        for path, state in before.items():
+            if files.get(path) != state:
+                forgotten |= self.forget(path)
+        for path, state in files.items():
+            if before.get(path) != state:
+                self.read(folder, path, state)
+        self.finish()
+        held = "SELECT 1 FROM copy WHERE digest = ?"
+        for digest in forgotten:
+            if not self.index.execute(held, (digest,)).fetchone():
+                return False
+        return True
+
+    def forget(self, path: str) -> set[int]:
+        """Remove a session file and its records; return the digests of their lines."""
+        key = ("file", (path,))
+        file = (self.ids.pop(key),)
+        held = "SELECT digest, place FROM run WHERE file = ?"
+        rows = self.index.execute(held, file).fetchall()
+        digests = {digest for digest, _ in rows}
+        for digest in digests:
+            self.index.execute("DELETE FROM copy WHERE digest = ?", (digest,))
+        for place in {place for _, place in rows}:
+            of_place = "SELECT line FROM place WHERE id = ?"
+            self.lines.update(*self.index.execute(of_place, (place,)))
+        for table in ("run", "damage"):
+            self.index.execute(f"DELETE FROM {table} WHERE file = ?", file)
+        self.index.execute("DELETE FROM file WHERE id = ?", file)
+        return digests
 
     def read(self, folder: Path, path: str, state: State) -> None:
         """Add the records of a session file."""
@@ -256,7 +278,9 @@ class _Writer:
         except OSError as error:
             state = (-1, -1)  # what no file has, so that it is tried again
             self._damaged(file, 0, error.strerror or str(error))
-        self.index.execute("UPDATE file SET size = ?, changed = ? WHERE id = ?", (*state, file))
+        self.index.execute(
+            "UPDATE file SET size = ?, changed = ? WHERE id = ?", (*state, file)
+        )
 
     def _damaged(self, file: int | None, line: int, problem: str) -> None:
         self.index.execute("INSERT INTO damage VALUES (?, ?, ?)", (file, line, problem))
@@ -281,12 +305,23 @@ class _Writer:
         self.lines.add(record.line)
         self.record += 1
         place = (
-            *(record.system, record.partition, record.environment, record.check, record.case),
+            *(
+                record.system,
+                record.partition,
+                record.environment,
+                record.check,
+                record.case,
+            ),
             *(_text(record.variant), record.tier, nodes, tasks, record.line),
         )
         own = self._id("series", (record.series,))
         of_record = (
-            *(time, self._id("place", place), self._id("session", (record.session,)), record.verdict.value),
+            *(
+                time,
+                self._id("place", place),
+                self._id("session", (record.session,)),
+                record.verdict.value,
+            ),
             *(record.expected is True, record.confirms, own, own),
             *(self._id("fingerprint", (name,), content), file, line.start, digest),
         )
@@ -305,7 +340,14 @@ class _Writer:
         samples = len(metric.samples) if isinstance(metric.samples, list) else 0
         of = metric.reference
         bounds = (of.value, of.lower, of.upper) if of else (None, None, None)
-        return (named, metric.median, metric.spread, samples, metric.verdict.value, *bounds)
+        return (
+            named,
+            metric.median,
+            metric.spread,
+            samples,
+            metric.verdict.value,
+            *bounds,
+        )
 
     def _fingerprint(self, record: Record) -> tuple[str | None, str]:
         """Return the name and the content of a record's fingerprint."""
@@ -325,7 +367,9 @@ class _Writer:
             if content:
                 columns, stored = f"{columns}, content", (*values, content)
             marks = ", ".join("?" * len(stored))
-            cursor = self.index.execute(f"INSERT INTO {table} ({columns}) VALUES ({marks})", stored)
+            cursor = self.index.execute(
+                f"INSERT INTO {table} ({columns}) VALUES ({marks})", stored
+            )
             self.ids[key] = cursor.lastrowid or 0
         return self.ids.get(key)
 

@@ -22,9 +22,40 @@ from iogauge.records.record import Record
 
 #: Columns of the view ``runs`` that are documented, in their order.
 COLUMNS: Final = (
-    *("time", "session", "system", "partition", "environment", "check", "case", "variant", "tier", "nodes"),
-    *("tasks_per_node", "line", "series", "verdict", "metric", "unit", "better", "median", "spread", "samples"),
-    *("metric_verdict", "reference", "lower", "upper", "expected", "confirms", "fingerprint", "record"),
+    *(
+        "time",
+        "session",
+        "system",
+        "partition",
+        "environment",
+        "check",
+        "case",
+        "variant",
+        "tier",
+        "nodes",
+    ),
+    *(
+        "tasks_per_node",
+        "line",
+        "series",
+        "verdict",
+        "metric",
+        "unit",
+        "better",
+        "median",
+        "spread",
+        "samples",
+    ),
+    *(
+        "metric_verdict",
+        "reference",
+        "lower",
+        "upper",
+        "expected",
+        "confirms",
+        "fingerprint",
+        "record",
+    ),
 )
 
 #: Where a record lies: its session file's number in the index, and its first byte.
@@ -82,7 +113,7 @@ class Choice:
                 )
             parts.append(Condition("system = ?", (self.system,)))
         if self.name:
-            every_case = 'SELECT DISTINCT "case" FROM place WHERE ? IN (system, \'\')'
+            every_case = "SELECT DISTINCT \"case\" FROM place WHERE ? IN (system, '')"
             cases = column(history, every_case, (self.system,))
             parts.append(among('"case"', names.chosen(self.name, cases)))
         return every(*parts)
@@ -134,10 +165,10 @@ def column(
 
 
 def fingerprints(
-    history: sqlite3.Connection, ids: Iterable[str]
+    history: sqlite3.Connection, ids: Iterable[str] | None = None
 ) -> dict[str, Mapping[str, Any]]:
-    """Return the content of fingerprints by their ids; ids that no record has are left out."""
-    chosen = among("name", sorted(ids))
+    """Return the content of fingerprints by their ids (None: all); ids that no record has are left out."""
+    chosen = Condition("1") if ids is None else among("name", sorted(ids))
     question = f"SELECT name, content FROM fingerprint WHERE {chosen.text}"
     found = history.execute(question, chosen.values)
     return {name: json.loads(content) for name, content in found}

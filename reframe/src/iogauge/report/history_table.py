@@ -79,9 +79,7 @@ def chosen(folder: Path, choice: RecordChoice) -> Chosen:
     return Chosen(records, count)
 
 
-def table(
-    found: Iterable[tuple[Record, set[str | None]]], wide: bool = False
-) -> Table:
+def table(found: Iterable[tuple[Record, set[str | None]]], wide: bool = False) -> Table:
     """Return a table of records with their chosen metrics, by time and place, reasons below it."""
     lines: list[Row] = []
     for record, metrics in found:

@@ -191,7 +191,9 @@ def runs_of(
         history, {row["fingerprint"] for row in rows if row["fingerprint"]}
     )
     of_metric = grouped(rows, lambda row: (row["line"], row["metric"]))
-    newest = {key: (mine[-1]["file"], mine[-1]["start"]) for key, mine in of_metric.items()}
+    newest = {
+        key: (mine[-1]["file"], mine[-1]["start"]) for key, mine in of_metric.items()
+    }
     records = query.records(folder, history, newest.values())
     found = []
     for key, mine in of_metric.items():
@@ -223,7 +225,9 @@ def without_valid_run(
         'GROUP BY partition, "case", metric, metric_verdict ORDER BY number DESC',
     )
     found = []
-    of_metric = grouped(rows, lambda row: (row["partition"], row["case"], row["metric"]))
+    of_metric = grouped(
+        rows, lambda row: (row["partition"], row["case"], row["metric"])
+    )
     for (partition, case, metric), mine in sorted(of_metric.items()):
         verdicts = {Verdict(row["metric_verdict"]): row["number"] for row in mine}
         if any(verdict.is_valid for verdict in verdicts):

@@ -12,8 +12,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import Enum
-from statistics import median
-from typing import Any, Final
+from typing import Final
 
 from iogauge.records import query
 from iogauge.records.record import operations_of
@@ -63,7 +62,7 @@ class Judged:
     """One metric of one line: the state of its newest series.
 
     ``runs`` counts the valid runs of that series, ``baseline`` those of its baseline. ``level`` is
-    the baseline's level in ``unit``. ``false_alarms`` is the share of stable series that show
+    the baseline's level in ``unit``, ``spread`` the standard deviation of its logarithms. ``false_alarms`` is the share of stable series that show
     evidence as strong within 30 runs (1 if the series was not judged). ``change`` describes an
     alarm or an improvement. ``recovered`` is the time of the last run above the limit, of a series
     that has recovered. ``started`` is the step from the previous series. ``repeats`` is the metric of
@@ -83,6 +82,7 @@ class Judged:
     runs: int
     baseline: int = 0
     level: float | None = None
+    spread: float = 0.0
     false_alarms: float = 1.0
     change: LevelChange | None = None
     recovered: datetime | None = None
@@ -186,8 +186,10 @@ def _judged(
     sign = -1 if judged.better == "less" else 1
     baseline = [run.value for run in runs[:count]]
     signed = [sign * value for value in baseline]
+    level, spread = statistics.location_and_spread(baseline)
     begin = max(count, len(runs) - NEWEST)
-    placed = statistics.placements([sign * run.value for run in runs[begin:]], signed)
+    values = [run.value for run in runs[begin:]]
+    placed = statistics.placements([sign * value for value in values], signed)
     wide = statistics.stretch(signed)
     down = statistics.course(placed, count, wide, most)
     mirrored = [-place for place in placed]
@@ -195,11 +197,11 @@ def _judged(
     state, side, recovered, change = State.STEADY, down, None, None
     if down.standing is not None:
         state = State.ALARM
-        first = begin + statistics.onset(placed, down.standing)
+        first = begin + statistics.onset(values, level, down.standing)
         change = _change(history, runs, first, baseline, wide)
     elif up.standing is not None:
         state, side = State.IMPROVED, up
-        first = begin + statistics.onset(mirrored, up.standing)
+        first = begin + statistics.onset(values, level, up.standing)
         change = _change(history, runs, first, baseline, wide)
     elif down.last is not None:
         state = State.RECOVERED
@@ -208,7 +210,8 @@ def _judged(
         judged,
         state=state,
         baseline=count,
-        level=median(baseline),
+        level=level,
+        spread=spread,
         false_alarms=statistics.share_of(side.most),
         change=change,
         recovered=recovered,
@@ -281,9 +284,7 @@ def _started(
 _ROUNDED: Final = 1e-3
 
 
-def _repeated(
-    judged: Judged, runs_of: Mapping[tuple[str, str], Sequence[Run]]
-) -> str:
+def _repeated(judged: Judged, runs_of: Mapping[tuple[str, str], Sequence[Run]]) -> str:
     """Return the operations per second that a bandwidth repeats, or nothing."""
     other = operations_of(judged.metric)
     mine, its = runs_of[judged.line, judged.metric], runs_of.get((judged.line, other))

@@ -11,6 +11,7 @@ Values are signed so that more is better.
 
 from __future__ import annotations
 
+import itertools
 import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
@@ -37,8 +38,8 @@ CALM: Final = 1.4
 #: So many newest runs that are all worse than the whole baseline are an alarm, and more if neighbours resemble each other.
 COLLAPSE: Final = 4
 
-#: Correlation of neighbours that thirty independent runs show by chance; only what exceeds it counts.
-CHANCE: Final = 0.2
+#: Standard errors of the correlation of neighbours that independent runs show by chance; only what exceeds them counts.
+CHANCE: Final = 1.1
 
 #: Standard errors that raise an alarm, by the share of stable series that reach them in HORIZON runs:
 #: ``python benchmarks/detectors.py --limits``.
@@ -63,7 +64,7 @@ def check_share(false_alarms: float) -> None:
 def limit(false_alarms: float) -> float:
     """Return the standard errors that raise an alarm; raises ValueError as :func:`check_share` does."""
     check_share(false_alarms)
-    for (share, high), (more, low) in zip(LIMITS, LIMITS[1:], strict=False):
+    for (share, high), (more, low) in itertools.pairwise(LIMITS):
         if false_alarms <= more:
             part = math.log(false_alarms / share) / math.log(more / share)
             return high + part * (low - high)
@@ -72,9 +73,9 @@ def limit(false_alarms: float) -> float:
 
 def share_of(errors: float) -> float:
     """Return the share of stable series that reach so many standard errors in HORIZON runs."""
-    for (share, high), (more, low) in zip(LIMITS, LIMITS[1:], strict=False):
+    for (share, high), (more, low) in itertools.pairwise(LIMITS):
         if errors >= low:
-            return share * (more / share) ** ((high - errors) / (high - low))
+            return float(share * (more / share) ** ((high - errors) / (high - low)))
     return 1.0
 
 
@@ -96,16 +97,16 @@ def stretch(baseline: Sequence[float]) -> float:
     """Return by how much correlation of neighbours widens the standard error of a mean.
 
     That is ((1 + r) / (1 - r))^(1/2), with the correlation r of neighbouring ranks in the baseline, without its bias
-    for few runs, less :data:`CHANCE`.
+    for few runs, less :data:`CHANCE` / n^(1/2).
     """
     placed, count = placements(baseline, baseline), len(baseline)
     square = math.fsum(one * one for one in placed)
     if not square:
         return 1.0
-    together = math.fsum(a * b for a, b in zip(placed, placed[1:], strict=False))
+    together = math.fsum(a * b for a, b in itertools.pairwise(placed))
     found = together / square
     unbiased = found + (1 + 4 * max(found, 0.0)) / count
-    counting = min(max(unbiased - CHANCE, 0.0), 0.9)
+    counting = min(max(unbiased - CHANCE / math.sqrt(count), 0.0), 0.9)
     return math.sqrt((1 + counting) / (1 - counting))
 
 
@@ -159,17 +160,17 @@ def course(placed: Sequence[float], baseline: int, wide: float, most: float) -> 
     return Course(standing=standing, last=last, most=worst)
 
 
-def onset(placed: Sequence[float], raised: int) -> int:
-    """Return the run with which a loss most likely began, at or before the run that raised the alarm.
+def onset(values: Sequence[float], level: float, raised: int) -> int:
+    """Return the run with which a change from a level most likely began, at or before the run that raised the alarm.
 
-    It is where the sum of what is lost up to that run, less half of what the newest runs lose each, is largest (a
-    cumulative sum of Page, 1954).
+    A value counts 0 at the old level and 1 at the new one, which is that of the runs after the alarm. The change begins
+    where the sum of these, less one half each, is largest (a cumulative sum of Page, 1954).
     """
-    newest = placed[max(0, raised - REPAIR + 1) : raised + 1]
-    half = -math.fsum(newest) / len(newest) / 2
+    new = median(values[raised : raised + REPAIR])
     best, begin, total = -math.inf, raised, 0.0
     for run in range(raised, -1, -1):
-        total += -placed[run] - half
+        part = (level - values[run]) / (level - new) if new != level else 1.0
+        total += min(max(part, -1.0), 2.0) - 0.5
         if total > best:
             best, begin = total, run
     return begin
@@ -201,17 +202,21 @@ def change_points(values: Sequence[float]) -> list[int]:
 
     The levels differ by 1 % at least, and the parts have five runs at least.
     """
-    best, place = 0.0, 0
-    for at in range(_PART, len(values) - _PART + 1):
-        before, after = values[:at], values[at:]
-        off = math.fsum(placements(after, before)) / len(after)
-        errors = abs(off) / standard_error(len(after), at)
+    count = len(values)
+    placed = placements(values, values)
+    best, place, total = 0.0, 0, 0.0
+    for at in range(1, count - _PART + 1):
+        total += placed[at - 1]
+        if at < _PART:
+            continue
+        # The difference of the mean ranks of both parts, in its standard errors (Pettitt, 1979).
+        errors = abs(total) * count / math.sqrt(at * (count - at) * (count + 1) / 12)
         if errors > best:
             best, place = errors, at
     if not place:
         return []
     before, after = values[:place], values[place:]
-    wide = max(stretch(before), stretch(after))
+    wide = stretch(max(before, after, key=len))
     small = abs(math.log(median(after) / median(before))) < FLOOR
     if best < _STEP * wide or small:
         return []
