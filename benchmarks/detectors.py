@@ -192,18 +192,26 @@ def differ(noise: Noise, runs: int) -> Callable[[random.Random], float]:
     return happens
 
 
+#: Rows of the page's table that hold for several noises.
+ROWS = {
+    "yearly wave": "a yearly wave",
+    "AR(1) 0.5": "neighbours correlated by 0.5",
+    "AR(1) 0.8": "neighbours correlated by 0.8",
+}
+INDEPENDENT = "independent runs"
+
 #: Columns of the page's table: what may go wrong, of so many runs, and the trials that it takes for one of --count.
 COLUMNS: tuple[
     tuple[str, Callable[..., Callable[[random.Random], float]], int, float], ...
 ] = (
     ("alarm in 30 runs", alarms, 30, 1),
-    ("in 365 runs", alarms, YEAR, 0.3),
-    ("step in 30 runs", refused, 30, 0.5),
+    ("alarm in a year", alarms, YEAR, 0.3),
+    ("refused for a step", refused, 30, 0.5),
     ("misses the bound of 20 runs", missed, 20, 1),
-    ("of 60 runs", missed, 60, 1),
-    ("red cases in a month, 20 runs", red, 20, 1),
-    ("60 runs", red, 60, 1),
-    ("compare 5 with 5", differ, 5, 1),
+    ("misses the bound of 60 runs", missed, 60, 1),
+    ("false reds a month, 20 runs", red, 20, 1),
+    ("false reds a month, 60 runs", red, 60, 1),
+    ("5 runs differ from 5", differ, 5, 1),
 )
 
 #: Drops at the first run after the baseline, and coefficients of variation.
@@ -252,9 +260,9 @@ def declines(chance: random.Random) -> float:
 
 
 SENTENCES = (
-    ("ends within 6 runs of a repair", repaired),
-    ("stands in run 30", stands),
-    ("a decline of 10 % in a year", declines),
+    ("an alarm ends within 6 runs of a repair", repaired),
+    ("an alarm stands after 30 runs at the lower level", stands),
+    ("a decline of 10 % in a year is an alarm", declines),
 )
 
 
@@ -299,17 +307,14 @@ def promises(page: str) -> dict[tuple[str, str], float]:
 
 def judged(count: int, page: str) -> list[tuple[str, bool]]:
     """A line for each promise, and whether it holds."""
-    told, lines = promises(page), []
+    promised, lines = promises(page), []
     for row, column, value, error in measured(count):
+        of_row = ROWS.get(row, INDEPENDENT) if row in NOISES else row
+        promise = promised.get((of_row, column), math.nan)
         least = column.startswith("CV") or column == "share"
-        if (row, column) not in told:
-            lines.append(
-                (f"{row}, {column}: {value:.3f}, the page has no number", False)
-            )
-            continue
-        promise = told[row, column]
         off = promise - value if least else value - promise
         says = "at least" if least else "at most"
+        # What the page has no number for does not hold.
         lines.append(
             (f"{row}, {column}: {value:.3f}, {says} {promise:.3f}", off <= 3 * error)
         )

@@ -251,7 +251,7 @@ class Form:
 
         ``where`` stands before the keys in the message.
         """
-        if not isinstance(values, Mapping):
+        if type(values) is not dict and not isinstance(values, Mapping):
             found = reprlib.repr(values)
             raise TypeError(
                 f"{where.rstrip('.') or 'the record'} is {found}: expected an object"

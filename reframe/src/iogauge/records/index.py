@@ -97,15 +97,20 @@ def connect(folder: Path) -> sqlite3.Connection:
 def session_files(folder: Path) -> dict[str, State]:
     """Return the session files below a folder, by their paths there."""
     found = {}
-    for path in sorted(folder.rglob("*.jsonl")):
-        try:
-            stat = path.stat()
-            state = (stat.st_size, stat.st_mtime_ns)
-        except FileNotFoundError:
-            continue
-        except OSError:  # reading it says what is wrong
-            state = (0, 0)
-        found[path.relative_to(folder).as_posix()] = state
+    root = str(folder)
+    for directory, _, names in os.walk(root):
+        for name in names:
+            if not name.endswith(".jsonl"):
+                continue
+            path = os.path.join(directory, name)
+            try:
+                stat = os.stat(path)
+                state = (stat.st_size, stat.st_mtime_ns)
+            except FileNotFoundError:
+                continue
+            except OSError:  # reading it says what is wrong
+                state = (0, 0)
+            found[path[len(root) + 1 :]] = state
     return found
 
 
@@ -155,8 +160,8 @@ def _stored(place: Path) -> bytes:
 
 
 def _states(index: sqlite3.Connection) -> dict[str, State]:
-    rows = index.execute("SELECT path, size, changed FROM file ORDER BY path")
-    return {row["path"]: (row["size"], row["changed"]) for row in rows}
+    rows = index.execute("SELECT path, size, changed FROM file")
+    return {path: (size, changed) for path, size, changed in rows}
 
 
 def _write(

@@ -13,6 +13,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta, timezone
+from functools import lru_cache
 from typing import Any, Final
 
 from pydantic_core import from_json
@@ -75,6 +76,7 @@ _LAST: Final = 200_000_000_000_000_000
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 
+@lru_cache(maxsize=64)
 def microseconds(text: object) -> int:
     """Return the microseconds since 1970 of a time such as 2026-01-31T12:00:00Z.
 

@@ -1,4 +1,4 @@
-"""The states of a history as text or JSON: ``iogauge trend``."""
+"""The states of a history as text or JSON: ``iogauge status --trend``."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import Enum
-from typing import Final
+from typing import Final, NamedTuple
 
 from iogauge.records import query
 from iogauge.records.record import operations_of
@@ -97,13 +97,15 @@ NEWEST: Final = 365
 _SIZED: Final = 60
 
 
-@dataclass(frozen=True, slots=True)
-class Run:
-    """A run that counts: its row in the index, its time in microseconds, its value, its series and its metric's unit by number."""
+class Run(NamedTuple):
+    """A run that counts, of which a long history has very many."""
 
+    #: Its row in the index.
     row: int
+    #: Microseconds since 1970.
     time: int
     value: float
+    #: Numbers of its series, and of its metric with the unit, in the index.
     series: int
     metric: int
 
@@ -163,9 +165,8 @@ def _runs(
         "WHERE place IN (SELECT id FROM place WHERE line = ?) AND metric IN (SELECT id FROM metric WHERE name = ?) "
         f"AND {query.COUNTING} AND {span.text} ORDER BY time, file, start"
     )
-    return [
-        Run(*row) for row in history.execute(question, (line, metric, *span.values))
-    ]
+    rows = history.execute(question, (line, metric, *span.values))
+    return list(map(Run._make, rows))
 
 
 def _judged(

@@ -43,7 +43,7 @@ CHANCE: Final = 1.1
 
 #: Standard errors that raise an alarm, by the share of stable series that reach them in HORIZON runs:
 #: ``python benchmarks/detectors.py --limits``.
-LIMITS: Final = ((0.001, 3.65), (0.005, 3.14), (0.01, 2.96), (0.05, 2.42), (0.2, 1.77))
+LIMITS: Final = ((0.001, 3.65), (0.005, 3.14), (0.01, 2.96), (0.05, 2.40), (0.2, 1.77))
 
 #: A spread of less than 1 % counts as 1 %, which leaves room between median and bound.
 FLOOR: Final = 0.01
