@@ -1,10 +1,10 @@
-"""The history of the lines that some records measured: runs, curves with their limits, days, what changed."""
+"""The history of the lines that some records measured: runs, curves with their limits, what changed."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import date, datetime, time, timedelta, timezone
+from datetime import datetime
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -14,15 +14,13 @@ from iogauge.evidence import fingerprint
 from iogauge.judge.verdict import Verdict
 from iogauge.records import query
 from iogauge.records.record import Record, short_name
-from iogauge.report.layout import GRAVEST
 from iogauge_extras.history import states, statistics
 from iogauge_extras.history.states import Judged, State
 from iogauge_extras.page.charts import Curve, Run
 from iogauge_extras.page.sweeps import drawable
 
-#: Runs in a figure, and days in a calendar.
+#: Runs in a figure.
 SHOWN: Final = 60
-DAYS: Final = 31
 
 #: Control limits lie so many standard deviations of the baseline from its level.
 _SIGMAS: Final = 3.0
@@ -49,9 +47,6 @@ class Span(NamedTuple):
 
 
 ALWAYS: Final = Span()
-
-#: The worst verdict of a case, by partition and name, on each day with a run.
-Days = Mapping[tuple[str, str], Mapping[date, Verdict]]
 
 
 class History:
@@ -112,11 +107,10 @@ class History:
                 curves.append(self.curve(line, metric))
         return curves
 
-    def curve(self, line: str, metric: str, since: str = "") -> Curve:
+    def curve(self, line: str, metric: str, since: datetime | None = None) -> Curve:
         """Return the newest runs of a metric that have the unit of the last run.
 
-        The curve's ``since`` is the session of the trend's alarm, or ``since`` if there is no such
-        alarm.
+        The curve's ``since`` is the begin of the trend's alarm, or ``since`` if there is no such alarm.
         """
         series = self.judged.get((line, metric))
         rows = every = self.runs(line, metric, SHOWN)
@@ -124,7 +118,7 @@ class History:
             rows = [row for row in rows if row["time"] >= first] or rows[-1:]
         last, bound = rows[-1], self._references.get((line, metric))
         if series and series.state is State.ALARM and series.change:
-            since = series.change.session
+            since = series.change.time
         return Curve(
             title=f"{last['partition']} {short_name(last['case'])} {metric}",
             unit=str(last["unit"]),
@@ -145,7 +139,7 @@ class History:
             reference=bound.value if bound else None,
             least=bound.least if bound else None,
             most=bound.most if bound else None,
-            since=since or None,
+            since=since,
             system=visible(str(last["system"])),
             key=line,
             under="; ".join(
@@ -201,30 +195,6 @@ class History:
         if record.nodes and record.tasks_per_node:
             scale = f"{count(record.nodes, 'node')} x {count(record.tasks_per_node, 'task')}"
         return visible("; ".join(filter(None, [scale, *tools, *stack])))
-
-    @property
-    def days(self) -> Days:
-        """Return the worst verdict of each case on each of the last days of the span."""
-        first = self._span.since.date() if self._span.since else date.min
-        lines = query.among("line", list(self.newest))
-        of_cases = query.every(
-            lines, query.Condition("position = 0"), self._until.of_time
-        )
-        ((last,),) = query.rows(self._history, "max(time)", of_cases)
-        if last is not None:
-            first = max(first, query.moment(last).date() - timedelta(days=DAYS - 1))
-        begin = datetime.combine(first, time.min, timezone.utc)
-        young = query.Choice(since=begin).of_time
-        rows = query.rows(
-            self._history, "line, time, verdict", query.every(of_cases, young)
-        )
-        found: dict[tuple[str, str], dict[date, Verdict]] = {}
-        for line, moment, text in rows:
-            record, verdict = self.newest[line], Verdict(text)
-            day = query.moment(moment).date()
-            worst = found.setdefault((record.where, visible(record.short_name)), {})
-            worst[day] = min(worst.get(day, verdict), verdict, key=GRAVEST.index)
-        return found
 
     def changed(self, before: str | None, after: str | None) -> str:
         """Return a sentence on how two fingerprints differ, or that they do not."""
