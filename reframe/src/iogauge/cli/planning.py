@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Final
 
 import typer
-from reframe.frontend.cli import main as reframe_main
+from reframe.frontend import cli
+from reframe.utility import color
 
 from iogauge.cli import doctor
 from iogauge.cli.doctor import Check
@@ -182,6 +183,17 @@ def list_cases(arguments: list[str]) -> None:
 
 #: ReFrame's options that list.
 LISTING: Final = ("-l", "-L", "--list", "--list-detailed")
+
+
+def reframe_main() -> object:
+    """Run ReFrame, which colours the lines of a failed metric even if it must not colour."""
+    if os.environ.get("RFM_COLORIZE") == "n":
+        color.colorize = _plain
+    return cli.main()
+
+
+def _plain(text: str, *_: object, **__: object) -> str:
+    return text
 
 
 def environment_of(**extra: str) -> dict[str, str]:

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Annotated, Final
 
 import typer
-from reframe.frontend.cli import main as reframe_main
 
 from iogauge.cli import doctor, planning
 from iogauge.cli.reporting import sessions_of, write_file
@@ -63,7 +62,9 @@ def _run(arguments: list[str], gate: bool, confirms: str = "") -> _Ran:
     if not gate:
         environment.pop("IOGAUGE_SELECTION", None)
     words = ["--report-file", str(reframe_report), "-r", *arguments]
-    process = processes.Fork(reframe_main, planning.reframe_command(words), environment)
+    process = processes.Fork(
+        planning.reframe_main, planning.reframe_command(words), environment
+    )
     status: int | None = None
     while status is None:
         try:
