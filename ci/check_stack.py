@@ -141,7 +141,7 @@ def check_externals(environment, before=False):
             anew = f" find all anew (ci/find_externals.py {environment}),"
         remedy = f"load the module that brings it,{anew} or correct it: spack -e {environment} config blame packages"
         raise Failed("\n".join([*wrong, remedy]))
-    return f"{count} externals are here"
+    return f"externals: {count} are here"
 
 
 def check_loader(environment):
@@ -175,7 +175,7 @@ def check_loader(environment):
                         f" is at {where}; unset LD_LIBRARY_PATH, or install again after it has moved"
                     )
                 linked[f"{library} => {target}"] = None
-    return ", ".join(linked) or "the loader finds all libraries"
+    return ", ".join(linked) or "all libraries are found"
 
 
 def main():
@@ -190,7 +190,7 @@ def main():
         print(f"check_stack: ok  {check_externals(environment, arguments.before)}")
         if arguments.before:
             return 0
-        print(f"check_stack: ok  {check_loader(environment)}")
+        print(f"check_stack: ok  loader: {check_loader(environment)}")
         facts.compare(environment)
         written = facts.write_facts(environment)
     except facts.StackError as error:

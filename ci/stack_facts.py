@@ -304,8 +304,9 @@ def compare(environment):
     for text in differs:
         print(f"    {text}")
     if differs:
+        print("    Either a scope of Spack asks for it (spack config blame packages),")
         print(
-            "    results compare with this stack's alone; a scope asks for it (spack config blame packages), or a recipe"
+            "    or a recipe was changed. Results compare with those of this stack alone."
         )
     return int(bool(differs))
 

@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import os
 import re
 import shutil
 import subprocess
@@ -291,19 +290,3 @@ def test_install_without_a_network(bare, tmp_path):
     assert f"not reached: file://{tmp_path}/nowhere.git (fatal:" in done.stderr
     assert "ci/airgap pack" in done.stderr
     assert not list((tmp_path / "home").glob("spack*"))
-
-
-def test_carried_file_refuses_what_it_must(tmp_path):
-    done = subprocess.run(
-        [ROOT / "ci/airgap", "install"],
-        stderr=subprocess.PIPE,
-        text=True,
-        env=os.environ,
-    )
-    assert done.returncode == 1
-    assert "no tree that ci/airgap packed" in done.stderr
-    done = subprocess.run(
-        [ROOT / "ci/airgap", "pack"], stderr=subprocess.PIPE, text=True
-    )
-    assert done.returncode == 2
-    assert "ci/airgap pack [--cache DIR] FILE.tar.gz [ENVIRONMENT]" in done.stderr
