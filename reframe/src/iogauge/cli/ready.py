@@ -11,7 +11,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from iogauge.cli import doctor, nodes
+from iogauge.cli import doctor, nodes, queues
 from iogauge.cli.doctor import Check
 from iogauge.cli.planning import no_site, planned_cases, room
 from iogauge.cli.screen import say, slip
@@ -210,6 +210,7 @@ def _of_partition(
     lacks = _not_on_path(partition, site)
     return [
         *lacks,
+        *queues.never_start(partition),
         *target,
         *asked,
         *doctor.declared_nodes(folder.name, partition, extras),
