@@ -283,7 +283,7 @@ def test_one_launch_asks_the_nodes_what_they_lack(slurm, make_rig):
     slurm.run("scontrol", "update", "PartitionName=compute", "MaxTime=5")
     try:
         said = " ".join(check(scale={"nodes": NODES + 1}).out.split())
-        assert "time_limit is 10m, and compute allows 300 s" in said, said
+        assert "time_limit is 10m, and compute allows 5 min" in said, said
         assert f"a case has {NODES + 1} nodes, and compute has {NODES}" in said, said
     finally:
         slurm.run("scontrol", "update", "PartitionName=compute", "MaxTime=INFINITE")

@@ -176,8 +176,9 @@ class Limits(SiteModel):
     max_spread: Fraction = 0.10
     #: Share of the bytes moved meanwhile that others may have moved, at most (G19).
     max_foreign: Fraction = 0.10
-    #: Whether bytes that only the tool speaks of are believed, with a remark (G8).
-    witness: Literal["wanted", "required"] = "wanted"
+    #: Whether a figure that only the tool reports is INVALID (``required``), or has a remark (``wanted``). Without it a type
+    #: that counts requires it (G8).
+    witness: Literal["wanted", "required"] | None = None
     #: PositiveSeconds that a job waits for the lock of the target, at most.
     lock_wait: PositiveSeconds = 600.0
     #: Seconds that a job waits in the scheduler's queue, at most; then it is cancelled.

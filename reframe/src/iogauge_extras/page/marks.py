@@ -6,7 +6,9 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import partial
 from itertools import takewhile
+from operator import is_
 from pathlib import Path
 from textwrap import shorten
 from typing import Final
@@ -53,7 +55,7 @@ class CaseStatus:
     def runs(self) -> str:
         """Return for how many runs the newest verdict holds: ``3 runs``."""
         last = self.verdicts[-1]
-        same = len(list(takewhile(last.__eq__, reversed(self.verdicts))))
+        same = len(list(takewhile(partial(is_, last), reversed(self.verdicts))))
         more = " or more" if same == RUNS else ""
         return count(same, "run") + more
 

@@ -382,7 +382,7 @@ def _of_record(
         guilty=_guilty(metric),
         trend=_trend_words(series) if series and alarmed else "",
         # A record that the history takes for damaged has failed all the same.
-        curve=history.curve(record.line, name, begin.session) if runs else None,
+        curve=history.curve(record.line, name, begin.time) if runs else None,
     )
 
 
@@ -530,8 +530,8 @@ class _Begin:
     since: str = ""
     #: What changed between the last PASS and the first bad run.
     cause: str = ""
-    #: Session of the first bad run.
-    session: str = ""
+    #: Time of the first bad run.
+    time: datetime | None = None
 
 
 def _begin(
@@ -551,14 +551,14 @@ def _begin(
         valid = verdicts[:-bad].count(Verdict.UNREFERENCED.value)
         unproven = f"before that {valid} valid run(s) without a reference"
         text += f"; {unproven if valid else 'no PASS in the history'}"
-        return _Begin(text, "", first["session"])
+        return _Begin(text, "", first["time"])
     last = passed[-1]
     text += f"; the last PASS: {_when(last['time'])}"
     same = (last["metric"], last["unit"]) == (first["metric"], first["unit"])
     if last["median"] is not None and same:
         text += f" with {with_unit(last['median'], last['unit'])}"
     cause = history.changed(last["fingerprint"], first["fingerprint"])
-    return _Begin(text, cause, first["session"])
+    return _Begin(text, cause, first["time"])
 
 
 def _when(time: datetime) -> str:
