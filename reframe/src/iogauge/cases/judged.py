@@ -436,6 +436,7 @@ class JudgedCheck(rfm.RunOnlyRegressionTest):
             tools=judgement.tools,
             stack=self.current_environ.extras.get("installed"),
             suite=suite(),
+            busy=judgement.busy or None,
             commands=[shell_command(phase.command) for phase in plan.phases]
             if plan
             else [],

@@ -277,6 +277,7 @@ class Record(untrusted.Form):
     tools: Any = ()
     stack: Any = None
     suite: Any = field(default=None, metadata=LEFT_OUT)
+    busy: str | None = field(default=None, metadata=LEFT_OUT)
     commands: Any = ()
     metrics: tuple[MetricRecord, ...] = field()
     findings: tuple[FindingRecord, ...] = field()
