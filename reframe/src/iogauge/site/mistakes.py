@@ -380,6 +380,14 @@ def _own_mistakes(site: str, data: dict[str, Any]) -> Iterator[Mistake]:
     by_name = {entry["name"]: entry for entry in environments}
     for system in systems:
         yield from _ignored(system, environments)
+        names = [partition["name"] for partition in system["partitions"]]
+        for name in sorted({name for name in names if names.count(name) > 1}):
+            found = f"{names.count(name)} partitions named {name}"
+            yield Mistake(
+                f"systems.{system['name']}.partitions",
+                found,
+                "one: ReFrame keeps the last alone",
+            )
         for partition in system["partitions"]:
             key = f"systems.{system['name']}.partitions.{partition['name']}"
             yield from _partition_mistakes(key, partition, by_name)
