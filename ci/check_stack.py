@@ -26,12 +26,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 import find_externals as found
 import stack_facts as facts
 
-# What must be below the prefix of a package: patterns, | is or.
+# What must be below the prefix of a package.
 NEEDED = {
-    "lustre": [
-        "include/lustre/lustreapi.h",
-        "lib*/liblustreapi.so|lib/*/liblustreapi.so",
-    ],
+    "lustre": ["include/lustre/lustreapi.h", "lib*/**/liblustreapi.so"],
     "zlib": ["include/zlib.h"],
     "libaio": ["include/libaio.h"],
 }
@@ -54,7 +51,7 @@ def faults(name, version, external, is_mpi):
         elif here and not f"{here}.".startswith(f"{version}."):
             yield f"{told}: its {language} compiler {path} is {here}"
     for pattern in NEEDED.get(name, ()) if prefix else ():
-        if not any(Path(prefix).glob(one) for one in pattern.split("|")):
+        if not any(Path(prefix).glob(pattern)):
             yield f"{told}: {prefix} has no {pattern}; the -dev or -devel package of {name} brings it"
     if is_mpi and prefix:
         spec = {"name": name, "version": version, "external": {"path": prefix}}

@@ -167,7 +167,8 @@ def open_streams() -> None:
     sys.stderr = sys.stderr or os.fdopen(2, "w")
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="replace")
+            with contextlib.suppress(OSError):  # a pipe in the place of a file
+                stream.reconfigure(errors="replace")
 
 
 class Fork:

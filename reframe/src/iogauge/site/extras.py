@@ -284,7 +284,7 @@ class Receivers(SiteModel):
     mail: tuple[Annotated[str, Field(pattern=r"^[^\s@]+@[^\s@]+$")], ...] = ()
     #: Program and arguments, started without a shell, with the text on standard input.
     command: str = ""
-    #: Files that hold an address each, which is a secret: Slack, Mattermost, Teams, or a program of yours.
+    #: Files that hold an address each, which is a secret: Slack, Mattermost, or a program of yours.
     webhook_files: tuple[Annotated[str, Field(pattern=r"^/")], ...] = ()
 
 
