@@ -29,7 +29,7 @@ from iogauge.site.references import References
 def is_named_only(folder: Path) -> bool:
     """Return whether a site claims no host at all: who names it means the host where it is named."""
     systems = settings.read_site(folder)[0]["systems"]
-    return systems[0].get("hostnames") == ["^$"]
+    return bool(systems[0].get("hostnames") == ["^$"])
 
 
 def check(
