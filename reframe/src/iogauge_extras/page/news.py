@@ -284,11 +284,14 @@ def _joined(troubles: Sequence[Trouble]) -> Trouble:
     elif len(sentences) == 1:
         reason = next(iter(notes.values()))
     remedies = dict.fromkeys(t.remedy for t in troubles if t.remedy)
+    name = count(len(cases), "case")
+    if first.rank is Rank.DEAD_TARGET:
+        name = f"all {name}"
     return Trouble(
         kind=first.kind,
         rank=first.rank,
         where=first.where,
-        case="" if lacking else count(len(cases), "case"),
+        case="" if lacking else name,
         reason=reason,
         cases="" if lacking else ", ".join(cases),
         remedy="; ".join(remedies),
