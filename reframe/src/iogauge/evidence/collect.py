@@ -54,7 +54,9 @@ def collect(
     evidence. If the agent refused, the evidence says so. Raises :class:`ToolOutputError`, with the tool's own message, for
     anything else that is missing, damaged or failed.
     """
-    with _explained(stage, plan):
+    reader = observations.Reader(stage)
+    noted = reader.read()
+    with _explained(stage, noted, plan):
         cause = complaints.cause_of_end(stage, job_state)
         status = f"the job's {complaints.describe_status(job_status or 0)}"
         ending = [*([] if job_status is None else [status]), *cause]
@@ -77,7 +79,7 @@ def collect(
         if job_status or job_state in complaints.ENDED_BY_SCHEDULER:
             raise ToolOutputError(f"all phases finished, but {', '.join(ending)}")
         # What its nodes noted, and what its tools printed.
-        noted = _complete(stage, plan, runs)
+        noted = _complete(stage, reader, noted, plan, runs)
         neighbours = stage_text(stage / files.NEIGHBOURS, files.NEIGHBOURS)
         return Evidence(
             views=_views(noted, plan, opened),
@@ -104,9 +106,9 @@ def collect(
 
 
 @contextlib.contextmanager
-def _explained(stage: Path, plan: CasePlan) -> Iterator[None]:
+def _explained(stage: Path, noted: NodeObservations, plan: CasePlan) -> Iterator[None]:
     """Say of an error, and without one too, that the tool is too old, or else that the directory is full."""
-    old = _too_old(observations.read(stage), plan)
+    old = _too_old(noted, plan)
     try:
         yield
     except ToolOutputError as error:
@@ -162,7 +164,11 @@ def _opened(
 
 
 def _complete(
-    stage: Path, plan: CasePlan, runs: Sequence[PhaseRun]
+    stage: Path,
+    reader: observations.Reader,
+    noted: NodeObservations,
+    plan: CasePlan,
+    runs: Sequence[PhaseRun],
 ) -> NodeObservations:
     """Return what the nodes of a finished job noted; wait for what others than the first one answered.
 
@@ -175,12 +181,11 @@ def _complete(
         if phase.access.evict
     ]
     deadline = time.monotonic() + ANSWER_S
-    noted = observations.read(stage)
     while plan.nodes > 1 and time.monotonic() < deadline:
         if all(len(noted.by_host(what)) >= plan.nodes for what in expected):
             break
         time.sleep(0.5)
-        noted = observations.read(stage)
+        noted = reader.read()
     if not noted.notes:
         raise ToolOutputError(
             f"no output of the agents: {stage / observations.SEEN}.HOST.jsonl: No such file"

@@ -44,7 +44,12 @@ class TaskCounters:
     @property
     def complete(self) -> bool:
         """Return whether no witness is missing."""
-        return len(self.witnesses) == self.expected
+        return self.tasks == self.expected
+
+    @property
+    def tasks(self) -> int:
+        """Return the number of tasks, or of looks at nodes of servers, that are there."""
+        return sum(witness.tasks for witness in self.witnesses)
 
     @property
     def speaks_of_tasks(self) -> bool:
@@ -200,15 +205,13 @@ def witnesses(seen: NodeObservations) -> dict[str, list[TaskLine]]:
 
     Where no task ran and no agent counted, there is no witness.
     """
-    found, grown = dict[str, list[TaskLine]](), seen.grown()
+    found: dict[str, list[TaskLine]] = {}
     for task in seen.tasks:
-        look = (
-            grown.get((task.host, task.execution)) if task.number in (0, None) else None
-        )
+        look = None if task.number else seen.grown.get((task.host, task.execution))
         if look is not None:
             # A look at the node of a server tells when it was taken.
-            started = look[0] if task.number is None else task.started
-            one = replace(task, started=started, counters=look[1])
+            started = look.at if task.number is None else task.started
+            one = replace(task, started=started, counters=look.counters)
         elif task.number is None:
             continue
         else:

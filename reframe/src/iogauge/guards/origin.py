@@ -235,7 +235,7 @@ def _foreign(seen: PhaseView, executions: Sequence[Execution]) -> str:
         f"{between.SCRIPT}{seen.tool}" in facts for facts in seen.case.evidence.nodes
     )
     for one in seen.executions:
-        told, expected = len(one.testimony.witnesses), one.testimony.expected
+        told, expected = one.testimony.tasks, one.testimony.expected
         # A launcher may cut the lines of several tasks into each other, and makes none of its own.
         if told > expected:
             objections.append(

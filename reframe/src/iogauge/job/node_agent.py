@@ -129,6 +129,8 @@ class _NodeAgent:
                     ready = select.select([bell] if bell else [], [], [], _PAUSE_S)[0]
                     if ready and bell:
                         list(bell.answer())
+                    elif bell:
+                        bell.settle()
                     self._look()
                     if server and not server.runs():
                         self._why = f"{self._name} ended by itself"
@@ -171,6 +173,7 @@ def await_all(nodes: int, tool: str, launcher: int, seconds: float) -> int:
     """
     deadline = time.monotonic() + seconds
     reached: set[str] = set()
+    reader = observations.Reader(Path())
     while True:
         over = time.monotonic() >= deadline
         ended = not processes.started(launcher)
@@ -179,7 +182,7 @@ def await_all(nodes: int, tool: str, launcher: int, seconds: float) -> int:
             or ended
             or len(list(Path().glob(f"{observations.SEEN}.*.jsonl"))) >= nodes
         ):
-            found = observations.read(Path())
+            found = reader.read()
             if refusals := [
                 text for _, _, text in found.each(observations.REFUSES, str)
             ]:
