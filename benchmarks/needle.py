@@ -18,8 +18,9 @@ import itertools
 import math
 import random
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from iogauge_extras.needle.judge import Needle, decide
 from iogauge_extras.needle.turns import again, orders, turns_again
@@ -198,102 +199,100 @@ def least(share: float, count: int) -> float:
     return share - 3.1 * math.sqrt(share * (1 - share) / count)
 
 
-def main() -> int:  # noqa: C901
-    """Print the tables, and what of the promise does not hold."""
+class Tables:
+    """The tables, and what of the promise does not hold."""
+
+    def __init__(self, count: int, seed: str) -> None:
+        self.count, self.seed = count, seed
+        self.broken: list[str] = []
+
+    def number(self, probes: int) -> int:
+        """Passes over so many probes: fewer over many."""
+        if probes <= 16:
+            return self.count
+        return max(1, self.count * 4 // math.isqrt(4 * probes))
+
+    def healthy(self, name: str, probes: int) -> str:
+        """Shares of healthy cases that name one, and that decide nothing."""
+        endless = passes(probes, NOISES[name], f"{self.seed} {name} {probes}")
+        found = [outcome(n) for n in itertools.islice(endless, 2 * self.number(probes))]
+        cases = list(zip(found[::2], found[1::2], strict=True))
+        failed = sum("FAIL" in case for case in cases) / len(cases)
+        undecided = sum("FAIL" not in s and "UNSTABLE" in s for s in cases) / len(cases)
+        if name not in UNSURE and 1 - failed < least(1 - FALSE, len(cases)):
+            self.broken.append(
+                f"{name}: {failed:.1%} of healthy cases with {probes} probes are named"
+            )
+        return f"{_percent(failed)} / {_percent(undecided)}"
+
+    def with_slow(self, name: str, slow: float, probes: int) -> str:
+        """Shares of passes that name the slow probe, and that decide nothing."""
+        seed = f"{self.seed} {name} {probes} {slow}"
+        endless = passes(probes, NOISES[name], seed, slow)
+        found = list(itertools.islice(endless, max(1, self.number(probes) // 2)))
+        named = sum("p000" in [p.name for p in n.slow] for n in found) / len(found)
+        undecided = sum(outcome(n) == "UNSTABLE" for n in found) / len(found)
+        sure = slow == 0.01 or (slow == 0.5 and name in FOUND_IN[:3])
+        if sure and named < least(FOUND, len(found)):
+            self.broken.append(f"{name}: {named:.0%} of probes at {slow:.0%} are named")
+        return f"{_percent(named)} / {_percent(undecided)}"
+
+    def servers(self, name: str, slow: float | None, many: int, probes: int) -> str:
+        """Share of passes that name a server of four targets, of which ``many`` of the first one are slow."""
+        total = self.count // 20
+        endless = passes(probes, NOISES[name], f"{name} {probes}", slow, many=many)
+        servers = {f"p{k:03}": f"s{k // 4}" for k in range(probes)}
+        named = sum(
+            bool(n.slow_servers(servers)) for n in itertools.islice(endless, total)
+        )
+        if many < 4 and 1 - named / total < least(1 - FALSE, total):
+            self.broken.append(
+                f"{name}: a healthy server is named in {named} of {total} passes"
+            )
+        return _percent(named / total)
+
+
+def show(
+    title: str, sizes: Sequence[int], rows: Mapping[str, Callable[[int], str]]
+) -> None:
+    """Print a table with a column for each number of probes."""
+    print(
+        f"\n{title}\n\n| noise | {' | '.join(map(str, sizes))} |\n|---|{'---|' * len(sizes)}"
+    )
+    for name, cell in rows.items():
+        print(f"| {name} | {' | '.join(map(cell, sizes))} |", flush=True)
+
+
+def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument(
         "--passes", type=int, default=2000, help="up to 16 probes; fewer for more"
     )
     parser.add_argument("--seed", default="needle")
     given = parser.parse_args()
-
-    def number(probes: int) -> int:
-        return (
-            given.passes
-            if probes <= 16
-            else max(1, given.passes * 4 // math.isqrt(4 * probes))
-        )
-
-    broken = []
-    print("Healthy probes: a case (two passes) names one / decides nothing\n")
-    print("| noise | " + " | ".join(f"{probes}" for probes in SIZES) + " |")
-    print("|---|" + "---|" * len(SIZES))
-    for name, noise in NOISES.items():
-        cells = []
-        for probes in SIZES:
-            seen = [
-                outcome(needle)
-                for needle, _ in zip(
-                    passes(probes, noise, f"{given.seed} {name} {probes}"),
-                    range(2 * number(probes)),
-                    strict=False,
-                )
-            ]
-            cases = list(zip(seen[::2], seen[1::2], strict=True))
-            failed = sum("FAIL" in case for case in cases) / len(cases)
-            undecided = sum("FAIL" not in s and "UNSTABLE" in s for s in cases) / len(
-                cases
-            )
-            cells.append(f"{_percent(failed)} / {_percent(undecided)}")
-            if name not in UNSURE and 1 - failed < least(1 - FALSE, len(cases)):
-                broken.append(
-                    f"{name}: {failed:.1%} of healthy cases with {probes} probes are named"
-                )
-        print(f"| {name} | " + " | ".join(cells) + " |", flush=True)
-    print("\nOne slow probe: a pass names it / decides nothing\n")
-    print("| noise, rate of the slow probe | " + " | ".join(map(str, SIZES)) + " |")
-    print("|---|" + "---|" * len(SIZES))
-    for name in FOUND_IN:
-        for slow in (0.7, 0.5, 0.01):
-            cells = []
-            for probes in SIZES:
-                seen_needles = [
-                    needle
-                    for needle, _ in zip(
-                        passes(
-                            probes,
-                            NOISES[name],
-                            f"{given.seed} {name} {probes} {slow}",
-                            slow,
-                        ),
-                        range(max(1, number(probes) // 2)),
-                        strict=False,
-                    )
-                ]
-                named = sum("p000" in [p.name for p in n.slow] for n in seen_needles)
-                undecided = sum(outcome(n) == "UNSTABLE" for n in seen_needles)
-                total = len(seen_needles)
-                cells.append(
-                    f"{_percent(named / total)} / {_percent(undecided / total)}"
-                )
-                sure = slow == 0.01 or (slow == 0.5 and name in FOUND_IN[:3])
-                if sure and named / total < least(FOUND, total):
-                    broken.append(
-                        f"{name}: {named / total:.0%} of probes at {slow:.0%} are named"
-                    )
-            print(f"| {name}, {slow:.0%} | " + " | ".join(cells) + " |", flush=True)
-    print(
-        "\nServers of four targets: of healthy ones, with a slow target, with a slow server\n"
+    tables = Tables(given.passes, given.seed)
+    healthy = {name: partial(tables.healthy, name) for name in NOISES}
+    show(
+        "Healthy probes: a case (two passes) names one / decides nothing",
+        SIZES,
+        healthy,
     )
-    for name, (slow, many) in itertools.product(
-        FOUND_IN, ((None, 0), (0.5, 1), (0.5, 4))
-    ):
-        accused, total = [], given.passes // 20
-        for probes in (8, 16, 64, 400, 1000):
-            found = passes(probes, NOISES[name], f"{name} {probes}", slow, many=many)
-            servers = {f"p{k:03}": f"s{k // 4}" for k in range(probes)}
-            named = sum(
-                bool(n.slow_servers(servers)) for n in itertools.islice(found, total)
-            )
-            accused.append(f"{probes}: {_percent(named / total)}")
-            if many < 4 and 1 - named / total < least(1 - FALSE, total):
-                broken.append(
-                    f"{name}: a healthy server is named in {named} of {total} passes"
-                )
-        print(f"| {name}, {many} slow | " + " | ".join(accused) + " |", flush=True)
-    for line in broken:
+    slow = {
+        f"{name}, {share:.0%}": partial(tables.with_slow, name, share)
+        for name, share in itertools.product(FOUND_IN, (0.7, 0.5, 0.01))
+    }
+    show("One slow probe: a pass names it / decides nothing", SIZES, slow)
+    servers = {
+        f"{name}, {many} slow": partial(tables.servers, name, share, many)
+        for name, (share, many) in itertools.product(
+            FOUND_IN, ((None, 0), (0.5, 1), (0.5, 4))
+        )
+    }
+    title = "Servers of four targets: of healthy ones, with a slow target, with a slow server"
+    show(title, (8, 16, 64, 400, 1000), servers)
+    for line in tables.broken:
         print(f"needle: {line}")
-    return bool(broken)
+    return bool(tables.broken)
 
 
 if __name__ == "__main__":

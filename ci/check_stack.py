@@ -11,7 +11,6 @@ Compares the programs of ENVIRONMENT's view with its lock file:
     programs    what is measured with is what every site measures with; else each difference is named
     loader      every library is found; MPI and Lustre are the environment's
     run         two tasks under that MPI's launcher are one job of two
-    MPI         what its tasks talk by, whether its MPI-IO knows Lustre, and which PMI Slurm offers it
 
 One line a check; where one fails, a line for each fault, and what to do. If none does, stack.json and activate.sh
 are written beside the view (ci/stack_facts.py). Exit status 1 when one failed. On a login node where
@@ -28,10 +27,8 @@ import tempfile
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
-import check_mpi
 import find_externals as found
 import stack_facts as facts
-from check_mpi import Failed, Skipped
 
 # What must be below the prefix of a package: patterns, | is or.
 NEEDED = {
@@ -39,7 +36,8 @@ NEEDED = {
         "include/lustre/lustreapi.h",
         "lib*/liblustreapi.so|lib/*/liblustreapi.so",
     ],
-    **{name: [f"include/{header}"] for name, header in found.LIBRARIES.items()},
+    "zlib": ["include/zlib.h"],
+    "libaio": ["include/libaio.h"],
 }
 # A container's root, and a machine with one core, need Open MPI's leave.
 LEAVE = {
@@ -50,7 +48,15 @@ LEAVE = {
 }
 
 
-class Told(Exception):
+class Failed(Exception):
+    """A check failed: says what is wrong, then what to do."""
+
+
+class Skipped(Exception):
+    """A check does not apply, or was not to be run."""
+
+
+class Different(Exception):
     """Nothing is wrong, and somebody must know it."""
 
 
@@ -58,48 +64,26 @@ class Stack:
     """An environment with its lock file and its view."""
 
     def __init__(self, environment, launcher="", may_run=True):
-        self.environment = Path(environment)
+        self.environment = environment
         self.lock = facts.read_lock(environment)
         self.specs = facts.reachable(self.lock)
-        self.view = self.environment.resolve() / facts.VIEW
         self.mpi = facts.mpi_of(self.lock)
-        if self.mpi is None:
-            raise facts.StackError(
-                f"{environment}/spack.lock has no MPI: it is none of these"
-            )
-        self.mpi_bin = facts.mpi_bin(environment, self.mpi)
         self.launcher_words = shlex.split(launcher)
         self.may_run = may_run
 
-    def has(self, package, variant):
-        return self.specs.get(package, {}).get("parameters", {}).get(variant) is True
-
     def launcher(self):
-        if not self.may_run:
-            raise Skipped("--no-run")
-        beside = [str(self.mpi_bin / name) for name in ("mpirun", "mpiexec")]
-        words = (
-            self.launcher_words
-            or [one for one in beside if os.access(one, os.X_OK)][:1]
+        """What starts tasks of the MPI, up to their number."""
+        if self.launcher_words:
+            return self.launcher_words
+        folder = facts.mpi_bin(self.environment, self.mpi)
+        for name in ("mpirun", "mpiexec"):
+            if os.access(str(folder / name), os.X_OK):
+                return [str(folder / name), "-n"]
+        if shutil.which("srun"):
+            return ["srun", "-n"]
+        raise Failed(
+            f"no mpirun in {folder} and no srun on PATH; name what starts jobs here: --launcher 'srun -n'"
         )
-        if not words and not shutil.which("srun"):
-            raise Failed(
-                f"no mpirun in {self.mpi_bin} and no srun on PATH; name what starts jobs here: --launcher 'srun -n'"
-            )
-        return self.launcher_words or [*(words or ["srun"]), "-n"]
-
-    def ior(self, *switches):
-        """Let two tasks write and read with IOR: status, output, and what it reports."""
-        command = [*self.launcher(), "2", self.view / "bin/ior"]
-        command += shlex.split(
-            "-a POSIX -F -w -r -t 64k -b 256k -o data -O summaryFormat=JSON"
-        )
-        environment = {**os.environ, **LEAVE, **dict.fromkeys(switches, "10")}
-        with tempfile.TemporaryDirectory(prefix="iogauge-check-") as folder:
-            report = Path(folder) / "ior.json"
-            words = [*command, "-O", f"summaryFile={report}"]
-            status, text = found.run(words, env=environment, cwd=folder)
-            return status, text, report.read_text() if report.exists() else ""
 
 
 def faults(name, version, external, is_mpi):
@@ -134,42 +118,76 @@ def faults(name, version, external, is_mpi):
             yield f"{told}: the library of {mpicc} is {is_name} {is_version}, but {name} {version} is declared"
 
 
-def wrong_with(environment):
+def externals_in(lock):
+    """The externals of what was solved: package, version, external."""
+    for spec in lock["concrete_specs"].values():
+        if facts.is_external(spec):
+            yield spec["name"], facts.version_of(spec), spec["external"]
+
+
+def named_externals(packages, mpis):
+    """The externals that scopes name of what a solve may take: package, version, external."""
+    required = packages.get("mpi", {}).get("require")
+    if isinstance(required, str):
+        mpis = mpis & {found.version_in(required, r"^([\w-]+)")}
+    names = {*found.PROGRAMS, *mpis, *NEEDED}
+    for name, external in found.externals_of(packages, *names):
+        version = found.version_in(external["spec"], r"^[\w-]+@=?([\w.-]+)")
+        yield name, version or "", external
+
+
+def declared(environment, before):
+    """What a solve or a build would take of this machine: the MPIs, and all externals.
+
+    That is what was solved, else what the scopes name. Raises Failed if it is no MPI, or not the required one.
+    """
+    solved = (environment / "spack.lock").exists()
+    packages, mpis = found.packages_of(environment) if before else ({}, set())
+    required = packages.get("mpi", {}).get("require")
+    if not solved:
+        externals = list(named_externals(packages, mpis))
+        if not required and not mpis & {name for name, _, _ in externals}:
+            raise Failed(
+                "no MPI is named, and Spack would build one that knows neither fabric nor scheduler: load the module of"
+                " the MPI that jobs use, and name it under `packages:`"
+            )
+        return mpis, externals
+    lock = facts.read_lock(environment)
+    mpi = facts.mpi_of(lock)
+    if mpi and required in mpis - {mpi["name"]}:
+        raise Failed(
+            f"{environment}/spack.lock has {mpi['name']}, and the settings require {required}; to solve anew:"
+            f" spack -e {environment} concretize --force"
+        )
+    return {mpi["name"]} if mpi else set(), list(externals_in(lock))
+
+
+def wrong_with(environment, before):
     """What a solve or a build would stumble over, and how many externals there are.
 
-    Of what was solved, else of what the scopes name: Spack would search for minutes, and say only that nothing
-    provides C. Of several externals of a package one suffices.
+    Spack would search for minutes, and say only that nothing provides C. Of several externals of a package, and of
+    several MPIs, one suffices.
     """
-    wrong, count, named = [], 0, {}
-    if (environment / "spack.lock").exists():
-        lock = facts.read_lock(environment)
-        mpis = {facts.mpi_of(lock)["name"]}
-        for spec in filter(facts.is_external, lock["concrete_specs"].values()):
-            named.setdefault(spec["name"], []).append(
-                (facts.version_of(spec), spec["external"])
-            )
-    else:
-        packages, mpis = found.packages_of(environment)
-        for name in {*found.PROGRAMS, *mpis, *NEEDED} & set(packages):
-            for one in packages[name].get("externals") or ():
-                version = found.version_in(one["spec"], r"^[\w-]+@=?([\w.-]+)")
-                named.setdefault(name, []).append((version or "", one))
-        if not mpis & set(named) and "require" not in packages.get("mpi", {}):
-            wrong.append(
-                "no MPI is named, and Spack would build one that knows neither fabric nor scheduler: load the module of the"
-                f" MPI that jobs use, then run ci/find_externals.py {environment}"
-            )
-    for name, externals in sorted(named.items()):
-        count += len(externals)
-        each = [list(faults(name, *one, name in mpis)) for one in externals]
-        wrong += [text for texts in each if all(each) for text in texts]
-    return wrong, count
+    mpis, externals = declared(environment, before)
+    of_kind = {}
+    for name, version, external in externals:
+        kind = "mpi" if name in mpis else name
+        wrong = list(faults(name, version, external, name in mpis))
+        of_kind.setdefault(kind, []).append(wrong)
+    wrong = []
+    for kind in sorted(of_kind):
+        if all(of_kind[kind]):
+            wrong += [text for texts in of_kind[kind] for text in texts]
+    return wrong, len(externals)
 
 
-def check_externals(environment):
-    wrong, count = wrong_with(environment)
+def check_externals(environment, before=False):
+    wrong, count = wrong_with(environment, before)
     if wrong:
-        remedy = f"load the module that brings it, find all anew (ci/find_externals.py {environment}), or correct it: spack config blame packages"
+        anew = ""
+        if found.FOUND in (environment / "spack.yaml").read_text():
+            anew = f" find all anew (ci/find_externals.py {environment}),"
+        remedy = f"load the module that brings it,{anew} or correct it: spack -e {environment} config blame packages"
         raise Failed("\n".join([*wrong, remedy]))
     return f"{count} are here"
 
@@ -178,46 +196,39 @@ def check_programs(stack):
     """A rule of the site's own may change what is measured with: then it is another stack, and says so."""
     differs = "\n".join(facts.differs_from_record(stack.lock))
     if differs:
-        raise Told(
+        raise Different(
             f"not what every site measures with; results compare with this site's alone\n{differs}\n"
             "a scope of this site asks for it (spack config blame packages), or a recipe was changed"
         )
     return "as at every site"
 
 
-def is_below(path, spec):
-    """Whether a library is of a package: below the prefix of an external, or of an installation with this hash."""
-    path, prefix = os.path.realpath(path), (spec.get("external") or {}).get("path")
-    if not prefix:
-        return spec["hash"] in path
-    if prefix == "/usr":  # /lib is a link to /usr/lib, or was once
-        return path.startswith(("/usr/", "/lib")) and not path.startswith("/usr/local/")
-    return path.startswith(os.path.realpath(prefix) + os.sep)
-
-
 def check_loader(stack):
-    linked, owners = {}, [(r"libmpi(ch|_gnu\w*|_cray)?\.so", stack.mpi)]
+    linked, owners = {}, []
+    if stack.mpi:
+        owners.append((r"libmpi(ch|_gnu\w*|_cray)?\.so", stack.mpi))
     if "lustre" in stack.specs:
         owners.append((r"liblustreapi", stack.specs["lustre"]))
-    for name in ("bin/ior", "bin/mdtest", "bin/fio", "lib/libdarshan.so"):
-        if not (stack.view / name).exists() and name.startswith("bin/"):
-            raise Failed(
-                f"{stack.view}/{name} is not there; spack -e {stack.environment} install"
-            )
-        _, text = found.run(["ldd", stack.view / name])
-        for library, target in re.findall(
-            r"^\s*(\S+) => (not found|\S+)", text, re.MULTILINE
-        ):
+    missing = facts.missing_of(stack.environment, stack.lock)
+    if missing:
+        raise Failed(
+            f"{', '.join(missing)} is not installed; spack -e {stack.environment} install"
+        )
+    for _, _, file in facts.files_of(stack.environment, stack.lock):
+        _, text = found.run(["ldd", file])
+        for library, target in re.findall(r"(?m)^\s*(\S+) => (not found|\S+)", text):
             if target == "not found":
                 raise Failed(
-                    f"{name} needs {library}, which the loader does not find;"
+                    f"{file} needs {library}, which the loader does not find;"
                     " load the module of its MPI, or install again with the libraries that are here"
                 )
-            for spec in [spec for regex, spec in owners if re.match(regex, library)]:
-                if not is_below(target, spec):
+            for regex, spec in owners:
+                if not re.match(regex, library):
+                    continue
+                if not facts.is_below(target, spec):
                     where = (spec.get("external") or {}).get("path") or spec["hash"]
                     raise Failed(
-                        f"{name} is linked with {target}, but the environment's {spec['name']}@{facts.version_of(spec)}"
+                        f"{file} is linked with {target}, but the environment's {spec['name']}@{facts.version_of(spec)}"
                         f" is at {where}; unset LD_LIBRARY_PATH, or install again after it has moved"
                     )
                 linked[f"{library} => {target}"] = None
@@ -225,17 +236,30 @@ def check_loader(stack):
 
 
 def check_run(stack):
-    launcher = stack.launcher()[0]
-    status, text, report = stack.ior()
-    if status:
-        raise Failed(f"ior ended with {status} under {launcher}: {text.strip()[-300:]}")
-    tasks = found.version_in(report, r'"tasks": *(\d+)')
+    """Two tasks write and read with IOR, which reports how many they were."""
+    if not stack.may_run:
+        raise Skipped("--no-run")
+    if "ior" not in stack.specs:
+        raise Skipped("no ior")
+    launcher = stack.launcher()
+    command = [*launcher, "2", stack.environment.resolve() / facts.VIEW / "bin/ior"]
+    command += shlex.split("-a POSIX -F -w -r -t 64k -b 256k -o data")
+    with tempfile.TemporaryDirectory(prefix="iogauge-check-") as folder:
+        report = Path(folder) / "ior.json"
+        command += ["-O", "summaryFormat=JSON", "-O", f"summaryFile={report}"]
+        status, text = found.run(command, env={**os.environ, **LEAVE}, cwd=folder)
+        if status:
+            raise Failed(
+                f"ior ended with {status} under {launcher[0]}: {text.strip()[-300:]}"
+            )
+        tasks = found.version_in(report.read_text(), r'"tasks": *(\d+)')
+    mpi = f"{stack.mpi['name']}@{facts.version_of(stack.mpi)}"
     if tasks != "2":
         raise Failed(
-            f"{launcher} -n 2 starts jobs of {tasks} task, not one of 2: it belongs to another MPI"
-            f" than ior, which is linked with {stack.mpi['name']}@{facts.version_of(stack.mpi)}"
+            f"{launcher[0]} -n 2 starts jobs of {tasks} task, not one of 2: it belongs to another MPI"
+            f" than ior, which is linked with {mpi}"
         )
-    return f"2 tasks under {launcher}, of {stack.mpi['name']}@{facts.version_of(stack.mpi)}"
+    return f"2 tasks under {launcher[0]}, of {mpi}"
 
 
 CHECKS = (
@@ -243,12 +267,9 @@ CHECKS = (
     ("programs", check_programs),
     ("loader", check_loader),
     ("run", check_run),
-    ("MPI-IO, Lustre", check_mpi.lustre),
-    ("MPI's fabric", check_mpi.fabric),
-    ("Slurm's PMI", check_mpi.slurm),
 )
 # Where one of these fails, the checks after it would say the same once more.
-BASES = {"externals", "loader", "run"}
+BASES = {"externals", "loader"}
 
 
 def ask(checks, subject):
@@ -261,7 +282,7 @@ def ask(checks, subject):
             state, text = "ok", check(subject)
         except Skipped as reason:
             state, text = "--", f"not checked: {reason}"
-        except Told as reason:
+        except Different as reason:
             state, text = "??", str(reason)
         except Failed as reason:
             state, text = "!!", str(reason)
@@ -288,9 +309,8 @@ def main():
     arguments = parser.parse_args()
     try:
         if arguments.before:
-            return int(
-                bool(ask([("externals", check_externals)], arguments.environment))
-            )
+            checks = [("externals", lambda folder: check_externals(folder, True))]
+            return len(ask(checks, arguments.environment))
         stack = Stack(arguments.environment, arguments.launcher, not arguments.no_run)
         failed = ask(CHECKS, stack)
         if failed:

@@ -3,12 +3,14 @@
 
     ci/find_externals.py [ENVIRONMENT]          environments/local, unless told
 
-Writes ENVIRONMENT/found/packages.yaml: compilers, autotools and a Lustre client as `spack external find` sees them,
-then the MPI and the libraries. Spack builds what is not found, except for the MPI: load its module first, so that its
-mpicc comes first on PATH, or name it: MPICC=/path/to/mpicc. The modules that are loaded become those of the MPI. An
-external that a scope of Spack names already (`spack config blame packages`) is left to that scope.
+Writes ENVIRONMENT/made-by-ci-find_externals.py/packages.yaml: the MPI, zlib and libaio, then compilers, autotools and a
+Lustre client as `spack external find` sees them. The environment cannot be used before. Spack builds what is not
+found, except for the MPI: load its module first, so that its mpicc comes first on PATH, or name it:
+MPICC=/path/to/mpicc. The modules that are loaded become those of the MPI. Without an mpicc the MPI is the one that a
+scope of Spack names (`spack config blame packages`), or the one that was found before.
 
-Needs spack on PATH (ci/install-spack). Exit status 1: no MPI is known here; the message has the text to write.
+A lock file that was made for other externals is removed, unless git has it. Needs spack on PATH (ci/install-spack).
+Exit status 1: no MPI is known here; the message has the text to write.
 """
 
 import argparse
@@ -22,6 +24,8 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
+# Spack's error for an environment that lacks this folder has no other text than its name.
+FOUND = "made-by-ci-find_externals.py"
 
 # Found by Spack itself, by their programs.
 PROGRAMS = (
@@ -36,16 +40,8 @@ PROGRAMS = (
     "lustre",
 )
 
-# Libraries: Spack's name, and a header. Without headers nothing can be built on them, and Spack does not look for those.
-LIBRARIES = {
-    "zlib": "zlib.h",
-    "libaio": "libaio.h",
-    "libnl": "libnl3/netlink/genl/genl.h",
-    "libyaml": "yaml.h",
-    "readline": "readline/readline.h",
-    "util-linux": "libmount/libmount.h",
-    "parallel-netcdf": "pnetcdf.h",
-}
+# Libraries: Spack's name, and a header: without it nothing can be built on them. Spack does not look for those.
+LIBRARIES = {"zlib": "zlib.h", "libaio": "libaio.h"}
 
 # What an MPI says of itself (MPI_Get_library_version): Spack's name of it, and where its version stands. The first counts:
 # most are children of MPICH, and some say so too.
@@ -128,13 +124,17 @@ def mpi_in(text):
     return (name, version_in(text, regex)) if name else ("", "")
 
 
-def find_mpi():
-    """Name and external of the MPI whose compiler comes first on PATH, or that MPICC names; raises Unknown."""
+def first_mpicc():
+    """The compiler of the MPI that MPICC names, or that comes first on PATH; None without one."""
     # HPE's modules put no mpicc on PATH, and say where the MPI is.
     cray = os.environ.get("CRAY_MPICH_DIR", "")
-    mpicc = shutil.which(
-        os.environ.get("MPICC") or (cray and f"{cray}/bin/mpicc") or "mpicc"
-    )
+    named = os.environ.get("MPICC") or (cray and f"{cray}/bin/mpicc")
+    return shutil.which(named or "mpicc")
+
+
+def find_mpi():
+    """Name and external of that MPI; raises Unknown."""
+    mpicc = first_mpicc()
     if not mpicc:
         raise Unknown(
             "no mpicc on PATH: load the module of the MPI that jobs use, or install it (apt install libopenmpi-dev, dnf"
@@ -181,40 +181,63 @@ def packages_of(environment):
     return packages, set(mpis)
 
 
-def has_external(packages, *names):
-    return any(packages.get(name, {}).get("externals") for name in names)
+def externals_of(packages, *names):
+    """The externals that scopes name for some packages, each with its package's name."""
+    return [
+        (name, external)
+        for name in sorted(names)
+        for external in packages.get(name, {}).get("externals") or ()
+    ]
+
+
+def choose_mpi(known, mpis):
+    """What is to be written of the MPI, where scopes know some; raises Unknown."""
+    if known.get("mpi", {}).get("require"):
+        return {}  # the environment says which, and whether Spack builds it
+    named = externals_of(known, *mpis)
+    if named and not first_mpicc():
+        return {"mpi": {"buildable": False}}
+    name, external = find_mpi()
+    chosen = {"mpi": {"buildable": False, "require": name}}
+    if external["prefix"] in [other.get("prefix") for of, other in named if of == name]:
+        return chosen
+    chosen[name] = {"buildable": False, "externals": [external]}
+    for _, other in named:
+        print(
+            f"find_externals: {external['spec']} at {external['prefix']} comes first on PATH and is used,"
+            f" not {other['spec']} at {other.get('prefix')}, which a scope of Spack names"
+        )
+    return chosen
 
 
 def find(environment):
-    """Write what is here into the environment's found/, and return what was written; raises Unknown."""
-    file = environment / "found/packages.yaml"
-    shutil.rmtree(str(file.parent), ignore_errors=True)
+    """Write what is here beside the environment, and return what was written; raises Unknown."""
+    file = environment / FOUND / "packages.yaml"
     known, mpis = packages_of(environment)
-    names = [name for name in PROGRAMS if not has_external(known, name)]
-    if names:
-        spack(environment, "external", "find", "--not-buildable", *names)
-    own = {}
-    for name in [name for name in LIBRARIES if not has_external(known, name)]:
-        version = find_library(LIBRARIES[name])
+    # The MPI comes first: whatever ends this command, no other one is built.
+    own = choose_mpi(known, mpis)
+    for name, header in LIBRARIES.items():
+        version = None if externals_of(known, name) else find_library(header)
         if version:
             external = {"spec": f"{name}@{version}", "prefix": "/usr"}
             own[name] = {"buildable": False, "externals": [external]}
     if "zlib" in own:
         own["zlib-api"] = {"buildable": False}
-    if (
-        not has_external(known, *mpis)
-        and known.get("mpi", {}).get("require") != "openmpi"
-    ):
-        name, external = find_mpi()
-        own[name] = {"buildable": False, "externals": [external]}
-        own["mpi"] = {"buildable": False, "require": name}
-    file.parent.mkdir(exist_ok=True)
-    text = file.read_text() if file.exists() else "packages:\n"
-    text += "".join(
-        f"  {name}: {json.dumps(one)}\n" for name, one in own.items()
-    )  # JSON is YAML
-    file.write_text(text)
-    return text
+    lines = ["packages:"]
+    for name, entry in own.items():
+        lines.append(f"  {name}:")
+        for key, value in entry.items():
+            lines.append(f"    {key}: {json.dumps(value)}")  # JSON is YAML
+    file.write_text("\n".join(lines) + "\n")
+    names = [name for name in PROGRAMS if not externals_of(known, name)]
+    if names:
+        spack(environment, "external", "find", "--not-buildable", *names)
+    return file.read_text()
+
+
+def in_git(path):
+    words = ["git", "-C", path.parent, "ls-files", "--error-unmatch", path.name]
+    return run(words)[0] == 0
 
 
 def main():
@@ -225,16 +248,31 @@ def main():
         "environment", type=Path, nargs="?", default=ROOT / "environments/local"
     )
     environment = parser.parse_args().environment
-    file, lock = environment / "found/packages.yaml", environment / "spack.lock"
+    if FOUND not in (environment / "spack.yaml").read_text():
+        print(
+            f"find_externals: {environment}/spack.yaml names its externals itself: correct them there",
+            file=sys.stderr,
+        )
+        return 1
+    folder, lock = environment / FOUND, environment / "spack.lock"
+    file = folder / "packages.yaml"
     before = file.read_text() if file.exists() else ""
+    if before and not first_mpicc():
+        print(f"find_externals: no mpicc on PATH: {file} stays as it is")
+        return 0
+    shutil.rmtree(str(folder), ignore_errors=True)
+    folder.mkdir()
     try:
         text = find(environment)
-    except Unknown as error:
+    except BaseException as error:
+        shutil.rmtree(str(folder))
+        if not isinstance(error, Unknown):
+            raise
         print(f"find_externals: {error}", file=sys.stderr)
         return 1
-    for line in re.findall(r"spec\"?: \"?([^\"\n]*)", text):
+    for line in re.findall(r'spec"?: "?([^\s",}]+)', text):
         print("find_externals:", line)
-    if lock.exists() and sorted(text.splitlines()) != sorted(before.splitlines()):
+    if lock.exists() and text != before and not in_git(lock):
         lock.unlink()
         print(f"find_externals: removed {lock}: it was made for other externals")
     print(f"find_externals: wrote {file}")

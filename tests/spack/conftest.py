@@ -39,11 +39,6 @@ def check_stack():
     return load_script("check_stack")
 
 
-@pytest.fixture(scope="session")
-def check_mpi(check_stack):
-    return check_stack.check_mpi
-
-
 @pytest.fixture
 def environment(tmp_path):
     """Make an environment whose programs are small scripts: `environment(tasks=1, ...)` returns its folder."""

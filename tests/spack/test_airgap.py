@@ -78,7 +78,7 @@ def test_an_environment_that_is_no_repositorys_is_not_carried(repository, tmp_pa
     command = [
         repository / "iogauge/ci/airgap",
         "pack",
-        tmp_path / "carried.sh",
+        tmp_path / "carried.tar.gz",
         folder,
     ]
     status, said = text_of(*command, cwd=tmp_path)
@@ -86,19 +86,12 @@ def test_an_environment_that_is_no_repositorys_is_not_carried(repository, tmp_pa
     assert f"{tmp_path}/elsewhere/iogauge is not {repository}/iogauge" in said
 
 
-def test_a_cache_of_another_state_is_not_carried(repository, tmp_path):
-    status, said = pack(repository, "--cache", tmp_path, tmp_path / "carried.sh")
+def test_a_folder_that_is_no_cache_is_not_carried(repository, tmp_path):
+    status, said = pack(repository, "--cache", tmp_path, tmp_path / "carried.tar.gz")
     assert status == 1
     assert (
         f"{tmp_path}: expected a directory that ci/build-stack --cache has filled"
         in said
-    )
-    (tmp_path / "iogauge").mkdir()
-    (tmp_path / "iogauge/mine-debian12-x86_64-0123456789ab.lock").touch()
-    status, said = pack(repository, "--cache", tmp_path, tmp_path / "carried.sh")
-    assert status == 1
-    assert (
-        f"{tmp_path} does not hold this state of {repository}/environments/mine" in said
     )
 
 
@@ -125,7 +118,7 @@ def test_a_sites_repository_is_built_without_a_network(
         if status and "All fetchers failed" in said:
             pytest.skip("no mirror with the sources, and no network to fetch them")
         assert status == 0, said[-3000:]
-    status, said = pack(repository, *words, tmp_path / "carried.sh")
+    status, said = pack(repository, *words, tmp_path / "carried.tar.gz")
     if status and re.search(
         "some sources could not be had|No matching distribution", said
     ):
@@ -141,11 +134,11 @@ def test_a_sites_repository_is_built_without_a_network(
     known = ("OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM")
     bare = ["env", "-i", f"PATH={path}", f"HOME={home}"]
     bare += [f"{name}=1" for name in known]
-    command = [*alone, *bare, "sh", tmp_path / "carried.sh", there]
-    status, said = text_of(*command, cwd=tmp_path)
+    printed = said.splitlines()[-1].replace("DIRECTORY", str(there))
+    printed = printed.replace("mkdir", "mkdir -p")
+    status, said = text_of(*alone, *bare, "sh", "-c", printed, cwd=tmp_path)
     assert status == 0, said[-3000:]
-    assert ("from the binary cache that was carried" in said) == cached
-    assert ("from the sources that were carried" in said) != cached
+    assert bool(re.search(r"\bior@4\.0\.0 configure", said)) != cached, said[-3000:]
     assert re.search(
         r"^check_stack: stack [0-9a-f]{12}; its facts: ", said, re.MULTILINE
     ), said[-3000:]

@@ -62,7 +62,9 @@ def test_environment_is_of_one_kind(path):
     scope, *others = spack["include"]
     assert scope == "../scope"
     for other in others:
-        if other != {"path": "found", "optional": True, "prefer_modify": True}:
+        if other == {"path": "made-by-ci-find_externals.py", "prefer_modify": True}:
+            assert "ci/find_externals.py" in text.partition("spack:")[0]
+        elif other != {"path": "found", "optional": True, "prefer_modify": True}:
             assert (ROOT / "environments/os" / other).is_file(), other
     (spec,) = spack["specs"]
     assert re.match(r"iogauge-stack@2026\.2 [+~]lustre", spec), (
@@ -139,62 +141,3 @@ def test_every_patch_is_upstreams_by_address_and_checksum(path):
             (checksum,) = [k.value.value for k in node.keywords if k.arg == "sha256"]
             assert re.fullmatch(r"[0-9a-f]{64}", checksum)
     assert not list(path.parent.glob("*.patch"))
-
-
-#: What a recipe of the overlay says in another way than the one that is offered: it extends builtin's function.
-OTHERWISE = {
-    "darshan_runtime": {"configure_args"},
-    "fio": {
-        "git",
-        "version",
-        "configure_args",
-    },  # offered by checksums, as builtin's versions are
-    "ior": {"git", "version", "configure_args"},
-    "io500": set(),
-}
-
-
-@pytest.mark.parametrize("recipe", OTHERWISE)
-def test_what_is_offered_upstream_is_what_the_overlay_does(recipe):
-    """Every line of the overlay's class stands in the patch, as added or as builtin's own."""
-    lines = (
-        (ROOT / "spack-repo/upstream" / f"{recipe.replace('_', '-')}.patch")
-        .read_text()
-        .splitlines()
-    )
-    offered = {line[1:].strip() for line in lines if line[:1] in ("+", " ")}
-    text = (PACKAGES / recipe / "package.py").read_text()
-    (built,) = [node for node in ast.parse(text).body if isinstance(node, ast.ClassDef)]
-    compared = 0
-    for statement in built.body[1:] if OTHERWISE[recipe] else built.body:
-        call = getattr(statement, "value", None)
-        called = getattr(getattr(call, "func", None), "id", None)
-        if (
-            not {getattr(statement, "name", called), *names_set_by(statement)}
-            & OTHERWISE[recipe]
-        ):
-            # A function begins at its first decorator.
-            first = min(
-                [statement.lineno, *(d.lineno for d in decorators_of(statement))]
-            )
-            for line in text.splitlines()[first - 1 : statement.end_lineno]:
-                assert line.strip() in offered, f"{recipe}.patch lacks {line!r}"
-                compared += 1
-    assert compared > 10
-
-
-def names_set_by(statement):
-    return [
-        target.id
-        for target in getattr(statement, "targets", [])
-        if hasattr(target, "id")
-    ]
-
-
-def decorators_of(statement):
-    return getattr(statement, "decorator_list", [])
-
-
-def test_every_patch_for_upstream_is_compared():
-    offered = {path.stem for path in (ROOT / "spack-repo/upstream").iterdir()}
-    assert offered == {recipe.replace("_", "-") for recipe in OTHERWISE}

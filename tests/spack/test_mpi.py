@@ -1,36 +1,9 @@
-"""The MPI of an environment against what the site says of it: on small scripts that say what the real ones say."""
-
-import os
+"""The MPI of an environment: what its library says of itself decides how it is written down."""
 
 import pytest
 import yaml
 
 from support import made_stack
-from support.shell import script
-
-NO_FABRIC = """\
-[vm:1] select: initializing pml component ucx
-[vm:1] select: init returned failure for component ucx
-[vm:1] selected ob1 best priority 20
-[vm:1] select: component ob1 selected
-[vm:1] select: init of component openib returned failure
-[vm:1] select: init of component tcp returned success
-"""
-#: What tasks print in `verbose` and the parts that ompi_info lists.
-IOR = "cat <<'END' >&2\n{said}END\n"
-
-
-def open_mpi(tmp_path, parts, romio=b""):
-    """An ompi_info beside the environment's mpirun, and a ROMIO in its library folder."""
-    folder = tmp_path / "openmpi/lib/openmpi"
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "mca_io_romio321.so").write_bytes(b"\x7fELF" + romio)
-    lines = "".join(f"echo mca:{part}:version:mca:2.1.0\n" for part in parts)
-    script(
-        tmp_path / "openmpi/bin/ompi_info",
-        f"#!/bin/sh\ncase $* in *--path*) echo path:pkglibdir:{folder} ;; *) :\n{lines};; esac\n",
-    )
-    return tmp_path / "openmpi"
 
 
 @pytest.mark.parametrize(
@@ -98,74 +71,51 @@ def test_intels_prefix_is_that_of_all_its_programs(
     assert facts.mpi_bin(tmp_path, lock) == tmp_path / "oneapi/mpi/2021.13/bin"
 
 
-@pytest.mark.parametrize(
-    ("parts", "romio", "told"),
-    [
-        (["fs:lustre"], b"", "OMPIO"),
-        (["fs:ufs"], b"ADIOI_LUSTRE_Open", "ROMIO"),
-        (["fs:ufs"], b"", "neither OMPIO nor ROMIO of this MPI knows Lustre"),
-    ],
-)
-def test_what_of_mpi_io_knows_lustre_is_said(
-    environment, tmp_path, check_stack, check_mpi, parts, romio, told
-):
-    folder = environment(lustre=True)
-    open_mpi(tmp_path, parts, romio)
-    assert check_mpi.lustre(check_stack.Stack(folder)).startswith(told)
+def known(name, prefix):
+    return {name: {"externals": [{"spec": f"{name}@1.0", "prefix": str(prefix)}]}}
 
 
 @pytest.mark.parametrize(
-    ("said", "by"),
+    ("scopes", "loaded", "written"),
     [
-        (NO_FABRIC, ["ob1", "tcp"]),
-        ("[n1:7] select: component ucx selected\n", ["ucx"]),
-        (
-            "select: component cm selected\nmca:base:select:(mtl) Selected component [ofi]\n",
-            ["cm", "ofi"],
-        ),
-        ("an MPI that says nothing\n", []),
+        ({}, "mpich", {"mpi", "mpich"}),
+        ("openmpi elsewhere", "mpich", {"mpi", "mpich"}),
+        ("mpich here", "mpich", {"mpi"}),
+        ("openmpi elsewhere", "", {"mpi"}),
+        ({"mpi": {"require": "openmpi"}}, "mpich", set()),
     ],
 )
-def test_what_tasks_talk_by(check_mpi, said, by):
-    assert check_mpi.fabric_in(said) == by
-
-
-def test_tcp_beside_a_fabric_is_wrong(environment, tmp_path, check_stack, check_mpi):
-    """Two tasks that a node's InfiniBand does not carry would measure another network."""
-    folder = environment()
-    open_mpi(tmp_path, ["pml:ob1"])
-    ior = folder / ".spack-env/view/bin/ior"
-    ior.write_text(ior.read_text() + IOR.format(said=NO_FABRIC))
-    stack = check_stack.Stack(folder)
-    (tmp_path / "class/infiniband/mlx5_0").mkdir(parents=True)
-    here = check_mpi.devices(str(tmp_path / "class"))
-    assert here == ["infiniband/mlx5_0"]
-    with pytest.raises(
-        Exception, match=r"talk by ob1, tcp, but this node has infiniband/mlx5_0"
-    ):
-        check_mpi.fabric(stack, here)
-    assert "no fabric on this node" in check_mpi.fabric(stack, [])
-    ior.write_text(
-        ior.read_text() + IOR.format(said="select: component ucx selected\n")
-    )
-    assert "infiniband/mlx5_0" in check_mpi.fabric(stack, here)
-
-
-def test_a_launcher_without_the_mpis_pmi_is_wrong(
-    environment, tmp_path, check_stack, check_mpi, monkeypatch
+def test_the_mpi_that_is_loaded_counts_also_where_a_scope_names_another(
+    externals, tmp_path, monkeypatch, capsys, scopes, loaded, written
 ):
-    folder = environment()
-    open_mpi(tmp_path, ["pmix:ext3x", "pmix:s1"])
-    monkeypatch.setenv("PATH", f"{tmp_path}/slurm:{os.environ['PATH']}")
-    script(
-        tmp_path / "slurm/srun",
-        "#!/bin/sh\necho MPI plugin types are...\necho cray_shasta pmi2\n",
-    )
-    assert "mpirun starts the tasks" in check_mpi.slurm(check_stack.Stack(folder))
-    with pytest.raises(
-        Exception,
-        match=r"srun offers cray_shasta, pmi2, this Open MPI speaks none, pmix;",
-    ):
-        check_mpi.slurm(check_stack.Stack(folder, "srun -n"))
-    script(tmp_path / "slurm/srun", "#!/bin/sh\necho none pmix pmix_v4\n")
-    assert check_mpi.slurm(check_stack.Stack(folder, "srun -n")) == "srun --mpi=none"
+    monkeypatch.setenv("MPICC", f"{tmp_path}/mpi/bin/mpicc")
+    if loaded:
+        made_stack.mpi(tmp_path / "mpi", "MPICH Version: 4.0.2")
+    if scopes == "openmpi elsewhere":
+        scopes = known("openmpi", "/opt/elsewhere")
+    elif scopes == "mpich here":
+        scopes = known("mpich", tmp_path / "mpi")
+    chosen = externals.choose_mpi(scopes, {"mpich", "openmpi"})
+    assert chosen.keys() == written
+    if "mpich" in written:
+        assert chosen["mpi"] == {"buildable": False, "require": "mpich"}
+    said = "not openmpi@1.0 at /opt/elsewhere" in capsys.readouterr().out
+    assert said == ("openmpi" in scopes and bool(loaded))
+
+
+def test_without_an_mpi_nothing_is_written(externals, tmp_path, monkeypatch):
+    monkeypatch.setenv("MPICC", f"{tmp_path}/nowhere/mpicc")
+    monkeypatch.setattr(externals, "packages_of", lambda _: ({}, {"mpich", "openmpi"}))
+    (tmp_path / "spack.yaml").write_text(f"include: [{externals.FOUND}]\n")
+    monkeypatch.setattr("sys.argv", ["find_externals", str(tmp_path)])
+    assert externals.main() == 1
+    assert not (tmp_path / externals.FOUND).exists()
+
+
+def test_an_environment_that_names_its_externals_is_left_alone(
+    externals, tmp_path, monkeypatch, capsys
+):
+    (tmp_path / "spack.yaml").write_text("include: [../os/el9.yaml]\n")
+    monkeypatch.setattr("sys.argv", ["find_externals", str(tmp_path)])
+    assert externals.main() == 1
+    assert "names its externals itself" in capsys.readouterr().err

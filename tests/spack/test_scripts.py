@@ -64,84 +64,97 @@ def test_missing_prefix(environment, tmp_path):
     assert not (folder / ".spack-env/stack.json").exists()
 
 
-def before(folder, package, **external):
-    """`check_stack.py --before` of what was solved and not built, with one external changed."""
-    shutil.rmtree(folder / ".spack-env")
+@pytest.fixture
+def before(check_stack, monkeypatch, capsys):
+    """What `check_stack.py --before` says of what was solved, else of what Spack's scopes name."""
+
+    def run(folder, **scopes):
+        answer = scopes, {"openmpi", "mpich"}
+        monkeypatch.setattr(check_stack.found, "packages_of", lambda _: answer)
+        monkeypatch.setattr(sys, "argv", ["check_stack", "--before", str(folder)])
+        return check_stack.main(), capsys.readouterr().out
+
+    return run
+
+
+def changed(folder, tool, **values):
+    """A lock file whose tool is another, as a rule of a site's own scope makes it."""
     lock = json.loads((folder / "spack.lock").read_text())
-    (found,) = [s for s in lock["concrete_specs"].values() if s["name"] == package]
-    found["external"].update(external)
+    (made,) = [s for s in lock["concrete_specs"].values() if s["name"] == tool]
+    made.update(values)
     (folder / "spack.lock").write_text(json.dumps(lock))
-    status, failed, text = check(folder, "--before")
-    assert not (folder / ".spack-env").exists()
-    return status, failed, text
 
 
-def test_wrong_compiler_is_named_before_the_build(environment, tmp_path):
+def test_wrong_externals_are_named_before_the_build(environment, tmp_path, before):
+    folder = environment()
+    assert before(folder)[0] == 0
     script(tmp_path / "gcc", "#!/bin/sh\necho 8.5.0\n")
     compilers = {"c": str(tmp_path / "gcc"), "cxx": str(tmp_path / "nowhere")}
-    status, failed, _ = before(
-        environment(), "gcc", extra_attributes={"compilers": compilers}
-    )
+    gcc = {"path": "/usr", "extra_attributes": {"compilers": compilers}}
+    changed(folder, "gcc", external=gcc)
+    (tmp_path / "openmpi/bin/mpicc").unlink()
+    status, text = before(folder)
     assert status == 1
-    assert f"gcc@12.2.0: its c compiler {tmp_path}/gcc is 8.5.0" in failed["externals"]
-    assert f"its cxx compiler {tmp_path}/nowhere does not exist" in failed["externals"]
+    assert f"gcc@12.2.0: its c compiler {tmp_path}/gcc is 8.5.0" in text
+    assert f"its cxx compiler {tmp_path}/nowhere does not exist" in text
+    assert f"openmpi@4.1.4: {tmp_path}/openmpi has no bin/mpicc" in text
 
 
-def test_wrong_externals_are_named_before_the_solve(
-    environment, tmp_path, check_stack, monkeypatch, capsys
+@pytest.mark.parametrize(
+    ("told", "found"),
+    [("Open MPI v5.0.3", "openmpi 5.0.3"), ("MPICH Version: 4.1.4", "mpich 4.1.4")],
+)
+def test_wrong_mpi_is_named_before_the_build(environment, before, told, found):
+    status, text = before(environment(mpi_told=told))
+    assert status == 1
+    assert f"is {found}, but openmpi 4.1.4 is declared" in text
+
+
+def test_a_lock_file_of_another_mpi_than_the_required_one_is_refused(
+    environment, before
 ):
-    """Spack would search for minutes, and say only that nothing provides C. Of several externals one suffices."""
+    folder = environment()
+    assert before(folder, mpi={"require": "openmpi"})[0] == 0
+    status, text = before(folder, mpi={"require": "mpich"})
+    assert status == 1
+    assert "has openmpi, and the settings require mpich" in text
+
+
+def test_a_lock_file_without_an_mpi_is_checked_too(environment, before):
+    folder = environment()
+    lock = json.loads((folder / "spack.lock").read_text())
+    (fio,) = [s for s in lock["concrete_specs"].values() if s["name"] == "fio"]
+    lock = {"roots": [{"hash": fio["hash"]}], "concrete_specs": {fio["hash"]: fio}}
+    (folder / "spack.lock").write_text(json.dumps(lock))
+    assert before(folder)[0] == 0
+    assert check(folder)[0] == 0
+
+
+def test_wrong_externals_are_named_before_the_solve(environment, tmp_path, before):
+    """Spack would search for minutes, and say only that nothing provides C. One right external suffices."""
+    environment()
+    folder = tmp_path / "unsolved"
+    folder.mkdir()
+    (folder / "spack.yaml").write_text("spack: {}\n")
     script(tmp_path / "gcc", "#!/bin/sh\necho 8.5.0\n")
-    compilers = {"compilers": {"c": f"{tmp_path}/gcc"}}
     gcc = {
         "spec": "gcc@12.2.0 languages:='c,c++'",
         "prefix": str(tmp_path),
-        "extra_attributes": compilers,
+        "extra_attributes": {"compilers": {"c": f"{tmp_path}/gcc"}},
     }
-    scopes = {
-        "gcc": {"externals": [gcc]},
-        "openmpi": {"externals": [{"spec": "openmpi@4.1.4", "prefix": "/nowhere"}]},
-    }
-    monkeypatch.setattr(
-        check_stack.found, "packages_of", lambda _: (scopes, {"openmpi", "mpich"})
-    )
-
-    def said():
-        failed = check_stack.ask([("externals", check_stack.check_externals)], tmp_path)
-        return len(failed), capsys.readouterr().out
-
-    status, text = said()
+    stale = {"externals": [{"spec": "mpich@4.0", "prefix": "/nowhere"}]}
+    here = {"spec": "openmpi@4.1", "prefix": f"{tmp_path}/openmpi"}
+    status, text = before(folder, gcc={"externals": [gcc]}, mpich=stale)
     assert status == 1
     assert f"gcc@12.2.0: its c compiler {tmp_path}/gcc is 8.5.0" in text
-    assert "openmpi@4.1.4: its prefix /nowhere does not exist" in text
-    environment()
-    scopes["openmpi"]["externals"].append(
-        {"spec": "openmpi@4.1", "prefix": f"{tmp_path}/openmpi"}
-    )
-    script(tmp_path / "gcc", "#!/bin/sh\necho 12.2.0\n")
-    assert said()[0] == 0
-    del scopes["openmpi"]
-    status, text = said()
-    assert status == 1
-    assert "no MPI is named" in text and f"ci/find_externals.py {tmp_path}" in text
-    scopes["mpi"] = {"require": "openmpi"}
-    assert said()[0] == 0, "an environment may say that Spack builds it"
-
-
-def test_mpi_without_its_compiler_is_named_before_the_build(environment, tmp_path):
-    folder = environment()
-    (tmp_path / "openmpi/bin/mpicc").unlink()
-    status, failed, _ = before(folder, "openmpi")
-    assert status == 1
-    assert f"openmpi@4.1.4: {tmp_path}/openmpi has no bin/mpicc" in failed["externals"]
-
-
-def test_wrong_mpi_is_named_before_the_build(environment):
-    status, failed, _ = before(environment(mpi_told="Open MPI v5.0.3"), "openmpi")
-    assert status == 1
-    assert "openmpi 5.0.3, but openmpi 4.1.4 is declared" in failed["externals"]
-    status, failed, _ = before(environment(mpi_told="MPICH Version: 4.1.4"), "openmpi")
-    assert "is mpich 4.1.4, but openmpi" in failed["externals"]
+    assert "mpich@4.0: its prefix /nowhere does not exist" in text
+    mpis = {"mpich": stale, "openmpi": {"externals": [here]}}
+    assert before(folder, **mpis)[0] == 0, "a stale one that is not used is no fault"
+    assert before(folder, **mpis, mpi={"require": "mpich"})[0] == 1
+    status, text = before(folder)
+    assert status == 1 and "no MPI is named" in text
+    # An environment may say that Spack builds it.
+    assert before(folder, mpi={"require": "openmpi"})[0] == 0
 
 
 @pytest.mark.parametrize(
@@ -163,14 +176,6 @@ def test_what_is_wrong_is_named(environment, made, check_name, words):
     status, failed, text = check(environment(**made))
     assert status == 1, text
     assert words in failed.get(check_name, ""), text
-
-
-def changed(folder, tool, **values):
-    """A lock file whose tool is another, as a rule of a site's own scope makes it."""
-    lock = json.loads((folder / "spack.lock").read_text())
-    (found,) = [s for s in lock["concrete_specs"].values() if s["name"] == tool]
-    found.update(values)
-    (folder / "spack.lock").write_text(json.dumps(lock))
 
 
 def test_what_a_sites_rule_changed_is_named(
@@ -211,7 +216,7 @@ def test_login_node_starts_nothing(environment, tmp_path):
     script(tmp_path / "openmpi/bin/mpirun", MPIRUN + "touch started\n")
     status, failed, text = check(folder, "--no-run")
     assert (status, failed) == (0, {})
-    assert text.count("not checked: --no-run") == 3
+    assert text.count("not checked: --no-run") == 1
 
 
 def test_an_installation_that_cannot_be_written_is_checked_too(environment, facts):
@@ -333,102 +338,4 @@ def test_carried_file_refuses_what_it_must(tmp_path):
         [ROOT / "ci/airgap", "pack"], stderr=subprocess.PIPE, text=True
     )
     assert done.returncode == 2
-    assert "ci/airgap pack [--cache DIR] FILE.sh [ENVIRONMENT]" in done.stderr
-
-
-@pytest.fixture
-def cache(tmp_path):
-    """ci/build-stack in a small project with one environment; its answers, and the project."""
-    root = tmp_path / "project"
-    below = (
-        "ci environments/local environments/scope environments/os spack-repo/spack_repo"
-    )
-    for folder in below.split():
-        (root / folder).mkdir(parents=True)
-    for name in ("build-stack", "common.sh", "environment"):
-        shutil.copy(ROOT / "ci" / name, root / "ci")
-    (root / "environments/local/spack.yaml").write_text("spack: {}\n")
-    (root / "spack-repo/spack_repo/package.py").write_text("version\n")
-
-    def run(*words, cwd=None):
-        return completed(
-            [root / "ci/build-stack", *words],
-            cwd=cwd,
-            env={"PATH": os.environ["PATH"], "HOME": str(root)},
-        )
-
-    return root, run
-
-
-STATE = r"-[a-z]+\d*-\w+-[0-9a-f]{12}"
-
-
-def test_a_cache_is_named_by_what_was_built(cache):
-    """Recipes and settings make another name; what Spack and find_externals write makes none."""
-    root, run = cache
-    name = run("--state").stdout.strip()
-    assert re.fullmatch("local" + STATE, name)
-    (root / "environments/local/spack.lock").write_text("{}")
-    (root / "environments/local/found").mkdir()
-    (root / "environments/local/found/packages.yaml").write_text("packages: {}\n")
-    (root / "spack-repo/.ruff_cache").mkdir()
-    (root / "spack-repo/.ruff_cache/CACHEDIR.TAG").write_text("of the lint\n")
-    assert run("--state").stdout.strip() == name
-    (root / "spack-repo/spack_repo/package.py").write_text("another version\n")
-    assert run("--state").stdout.strip() != name
-
-
-def test_a_cache_knows_a_sites_own_repository_wherever_it_is_cloned(cache, tmp_path):
-    root, run = cache
-    (root / "environments/mysite").mkdir()
-    (root / "environments/mysite/spack.yaml").write_text("spack: {specs: []}\n")
-    names = set()
-    for clone, text in (
-        ("one", "spack: {}\n"),
-        ("other", "spack: {}\n"),
-        ("third", "spack:\n"),
-    ):
-        folder = tmp_path / clone / "environments/mysite"
-        folder.mkdir(parents=True)
-        (folder / "spack.yaml").write_text(text)
-        names.add(run("--state", folder).stdout.strip())
-        # As the caller names it, also if this project has a folder of that name.
-        named = run(
-            "--state", "environments/mysite", cwd=tmp_path / clone
-        ).stdout.strip()
-        assert named in names
-    assert len(names) == 2, names
-    assert all(re.fullmatch("mysite" + STATE, name) for name in names)
-
-
-def test_what_a_cache_does_not_hold_is_told_by_its_own_status(cache, tmp_path):
-    root, run = cache
-    done = run("--take", "--cache", tmp_path / "cache", "local")
-    assert done.returncode == 3
-    name = run("--state").stdout.strip()
-    assert f"does not hold {name}" in done.stderr
-    assert not (root / "environments/local/spack.lock").exists()
-    assert run("--take", "local").returncode == 2, "from where?"
-
-
-def test_damaged_file_is_not_unpacked(tmp_path):
-    """The head that ci/airgap writes, on a body that is not the one that was packed."""
-    text = (ROOT / "ci/airgap").read_text()
-    head = text.split("<<'HEAD'\n")[1].split("HEAD\n")[0]
-    lines = head.count("\n") + 1
-    file = tmp_path / "carried.sh"
-    file.write_text(
-        head.replace("LINES", str(lines)).replace(
-            "SUM", hashlib.sha256(b"body").hexdigest()
-        )
-        + "bod"
-    )
-    done = completed(["sh", file, tmp_path / "there"])
-    assert done.returncode == 1
-    assert "damaged on its way" in done.stderr
-    assert not (tmp_path / "there").exists()
-    whole = file.read_text() + "y"
-    file.write_text(whole)
-    done = completed(["sh", file, tmp_path / "there"])
-    assert "damaged" not in done.stderr
-    assert (tmp_path / "there").exists()
+    assert "ci/airgap pack [--cache DIR] FILE.tar.gz [ENVIRONMENT]" in done.stderr

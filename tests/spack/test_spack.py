@@ -3,7 +3,6 @@
 The solves and installations are kept by Spack and by ci/concretize: the first run takes minutes.
 """
 
-import ast
 import json
 import os
 import re
@@ -31,38 +30,18 @@ def test_audit(spack, builtin):
     assert "issue" not in done.stdout
 
 
-def test_what_is_offered_upstream_applies_to_builtin(builtin, tmp_path):
-    """Also to another state of spack-packages: IOGAUGE_SPACK_DEVELOP=DIR names its clone."""
-    repository = builtin.parents[2]
-    packages = builtin.relative_to(repository) / "packages"
-    source = Path(os.environ.get("IOGAUGE_SPACK_DEVELOP") or repository)
-    for name in ("fio", "ior", "darshan_runtime"):
-        shutil.copytree(source / packages / name, tmp_path / packages / name)
-    for patch in sorted((ROOT / "spack-repo/upstream").iterdir()):
-        done = completed(["git", "apply", patch], cwd=tmp_path)
-        assert done.returncode == 0, f"{patch.name}: {done.stderr}"
-    for recipe in (tmp_path / packages).glob("*/package.py"):
-        ast.parse(recipe.read_text())
-    assert (tmp_path / packages / "io500/package.py").exists()
-    in_spacks_style(repository, tmp_path)
-
-
 def test_style_of_spacks_repository(builtin):
-    in_spacks_style(builtin.parents[2], ROOT / "spack-repo")
-
-
-def in_spacks_style(repository, recipes):
     """`spack style` refuses foreign repositories; these are its settings, in its repository's pyproject.toml."""
     ruff = shutil.which(
         "ruff", path=f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     )
     if ruff is None:
         pytest.skip("no ruff")
-    settings = repository / "pyproject.toml"
+    settings = builtin.parents[2] / "pyproject.toml"
     if not settings.exists():
         pytest.skip("this copy of the package repository has no settings for ruff")
     rules = ["--select", "E,F,I,W", "--ignore", "E731,F403,F811"]
-    options = ["--config", settings, recipes]
+    options = ["--config", settings, ROOT / "spack-repo"]
     for command in (
         [ruff, "check", "--no-fix", *rules, *options],
         [ruff, "format", "--diff", *options],
@@ -82,7 +61,9 @@ def test_this_repositorys_recipes_come_first(spack, builtin):
 def copy_of(tmp_path, site):
     """A copy of an environment, with what it includes: nothing is written beside the original."""
     for name in ("scope", "os", site):
-        keep_out = shutil.ignore_patterns(".spack-env", "spack.lock", "found")
+        keep_out = shutil.ignore_patterns(
+            ".spack-env", "spack.lock", "found", "made-by-*"
+        )
         shutil.copytree(
             ENVIRONMENTS / name, tmp_path / "environments" / name, ignore=keep_out
         )

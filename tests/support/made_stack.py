@@ -105,6 +105,8 @@ def environment(tmp_path, tasks=2, mpi_told="Open MPI v4.1.4", **lock):
         link.parent.mkdir(parents=True, exist_ok=True)
         link.symlink_to(installed)
     (folder / "spack.lock").write_text(json.dumps(solved))
+    include = "../scope, {path: made-by-ci-find_externals.py}"
+    (folder / "spack.yaml").write_text(f"spack: {{include: [{include}]}}\n")
     return folder
 
 

@@ -185,3 +185,11 @@ def test_what_another_session_left_is_no_evidence(stage):
 
 def test_a_scheduler_that_tells_no_status_is_no_error(stage):
     assert collect(stage, status=None).outputs
+
+
+def test_an_output_that_is_a_link_is_refused(stage):
+    output = stage / "ior.1.json"
+    output.rename(stage / "elsewhere.json")
+    output.symlink_to("elsewhere.json")
+    with pytest.raises(ToolOutputError, match=r"is a link to elsewhere\.json"):
+        collect(stage)

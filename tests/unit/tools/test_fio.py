@@ -470,3 +470,12 @@ def test_real_creates_stop_after_their_time(tmp_path):
     assert 0 < phase.operations < many
     assert phase.seconds == pytest.approx(1, abs=0.3)
     assert sum(1 for _ in data.iterdir()) == phase.operations
+
+
+@pytest.mark.parametrize(
+    ("before", "after"), [("\0" * 10_000, ""), ("hello\n", ""), ("", "\nmore")]
+)
+def test_what_another_program_wrote_into_fios_file_is_refused(before, after):
+    text = before + sample("fio_file.json") + after
+    with pytest.raises(ToolOutputError, match="which fio does not write"):
+        parse_json(text)

@@ -82,6 +82,11 @@ def refused_by_node(stage: Path, runs: Sequence[PhaseRun]) -> tuple[str, ...]:
 
 
 def stage_text(path: Path, what: str) -> str:
+    """Return the text of a file that a job left; raises :class:`ToolOutputError`, also for a link."""
+    if path.is_symlink():
+        raise ToolOutputError(
+            f"{what}: {path.name} is a link to {visible(os.readlink(path))}, expected a file that the tool wrote"
+        )
     try:
         return untrusted.read_text(path)
     except OSError as error:

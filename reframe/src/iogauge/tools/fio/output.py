@@ -74,6 +74,8 @@ _PERCENTILES: Final = {
 
 #: fio's own messages; a server's begin with its host's name.
 _COMPLAINT: Final = re.compile(r"(<[^<>]*> )?fio:")
+#: Lines that fio writes around its JSON: messages, notes, and what its servers print.
+_AROUND: Final = re.compile(r"fio: .*|note: .*|<[^<>]+>.*|")
 #: What fio says of a process that it lost (backend.c, reap_threads). Its results and its exit status do not tell.
 _LOST: Final = re.compile(
     r"^.*fio: (?:pid=\d+, got signal=\d+|pid=\d+ disappeared .*|job .* appears to be stuck.*)",
@@ -266,7 +268,13 @@ def _load(text: str) -> tuple[dict[str, Any], str]:
             f"{excerpt(text.rstrip().splitlines()[-1])!r}"
         ) from None
     around = text[: starts[0]] + "\n" + text[end:]
-    if lost := _LOST.search(around):
+    for line in around.splitlines():
+        if not _AROUND.fullmatch(line.strip()) or "\0" in line:
+            raise ToolOutputError(
+                f"fio JSON: {excerpt(line)!r} stands beside it, which fio does not write: another program wrote into the file"
+            )
+    lost = _LOST.search(around)
+    if lost:
         raise ToolOutputError(
             f"fio lost a process of its job, and reports the others as a success: {excerpt(lost[0])!r}. Find out who "
             "ended it; signal 9 may be the kernel, out of memory (dmesg)"
