@@ -12,16 +12,16 @@ endif
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 16
 
-setup: ## make .venv from the lock files and find the benchmark programs
+setup: ## make .venv and find the benchmark programs (STACK=bench, or a site's environment: build them)
 	@ci/setup
-	@ci/stack
+	@$(if $(STACK),ci/bring $(STACK),ci/stack)
 
-bench: ## set up, run the quick checks (TARGET=/path, ARGS='...'), write the report
+bench: ## set up, bring what is missing, run the quick checks (TARGET=/path, ARGS='...'), write the report
 	@[ -z "$$IOGAUGE_TARGET" ] || [ -d "$$IOGAUGE_TARGET" ] || { \
 	    echo "iogauge: there is no directory $$IOGAUGE_TARGET. Make it, mount its file system, or name" \
 	        "another target" >&2; exit 1; }
 	@ci/setup
-	@ci/stack
+	@ci/bring
 	@. ./activate && iogauge run --try $(ARGS)
 
 test: ## everything that the pipeline demands: lint and tests (ARGS='...' for pytest)
@@ -42,7 +42,7 @@ docs: ## write the parts of the pages that are made from code
 
 lock: ## pin requirements/*.in anew, with hashes
 	@ci/setup --dev
-	@cd requirements && for name in runtime dev spack; do \
+	@cd requirements && for name in runtime dev spack mpi; do \
 	    echo "lock: $$name.lock" && known= && \
 	    if [ "$$name" = dev ]; then \
 	        known=$$(sed -n 's/^\([a-z0-9.-]*\)==.*/--no-emit-package \1/p' runtime.lock); \

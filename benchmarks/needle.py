@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from iogauge_extras.needle.judge import Needle, decide
+from iogauge_extras.needle.slow_probes import Needle, decide
 from iogauge_extras.needle.turns import again, orders, turns_again
 
 #: The share below which a probe is slow: limits.max_deviation of most sites.

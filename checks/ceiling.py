@@ -7,7 +7,10 @@ import reframe as rfm
 from reframe.core.builtins import run_after
 
 from iogauge.cases import sweep
-from iogauge_extras.ceilings.check import DeviceCeilingCheck, NetworkCeilingCheck
+from iogauge_extras.ceilings.ceilings_check import (
+    DeviceCeilingCheck,
+    NetworkCeilingCheck,
+)
 
 
 @rfm.simple_test

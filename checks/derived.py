@@ -9,7 +9,7 @@ from reframe.core.builtins import parameter, run_after
 
 from iogauge.cases import sweep, words
 from iogauge_extras.derived import derive
-from iogauge_extras.derived.check import CurveCheck, PairsCheck, SpeedupCheck
+from iogauge_extras.derived.derived_check import CurveCheck, PairsCheck, SpeedupCheck
 from iogauge_extras.derived.places_check import (
     BaselineCheck,
     BoxCurveCheck,

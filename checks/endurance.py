@@ -3,7 +3,7 @@
 import reframe as rfm
 
 from iogauge.cases import words
-from iogauge_extras.loads.check import EnduranceCheck
+from iogauge_extras.loads.fio_loads_check import EnduranceCheck
 
 
 @rfm.simple_test

@@ -3,7 +3,7 @@
 from reframe.core.builtins import parameter, run_after
 
 from iogauge.cases import sweep, words
-from iogauge_extras.loads.check import FillLevelCheck
+from iogauge_extras.loads.fio_loads_check import FillLevelCheck
 
 
 @sweep.simple_test_if(sweep.points("fill_levels", words.O_DIRECT))

@@ -4,7 +4,7 @@ import reframe as rfm
 from reframe.core.builtins import run_after
 
 from iogauge.cases import sweep, traits
-from iogauge_extras.needle.check import (
+from iogauge_extras.needle.needle_check import (
     MdtNeedleCheck,
     NodeNeedleCheck,
     TargetNeedleCheck,

@@ -3,7 +3,7 @@
 from reframe.core.builtins import parameter, run_after
 
 from iogauge.cases import sweep, words
-from iogauge_extras.loads.check import QueueDepthCheck
+from iogauge_extras.loads.fio_loads_check import QueueDepthCheck
 
 
 @sweep.simple_test_if(sweep.points("queue_depths", words.O_DIRECT))

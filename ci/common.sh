@@ -23,3 +23,15 @@ alone() {
     exec 9>"$home/$me.lock"
     flock -n 9 2>/dev/null || { say "waiting for another ci/$me" && flock 9 2>/dev/null; } || true
 }
+
+# IOGAUGE_MIRROR=DIR: wheels, Spack and the sources come from DIR. It is the folder .airgap that ci/airgap has packed, or
+# any mirror of Spack's. Spack looks at the mirrors in its own scopes (ci/install-spack).
+if [ -n "${IOGAUGE_MIRROR:-}" ]; then
+    IOGAUGE_MIRROR=$(cd -- "$IOGAUGE_MIRROR" && pwd -P) || fail "IOGAUGE_MIRROR is no directory"
+    export IOGAUGE_MIRROR
+    [ ! -d "$IOGAUGE_MIRROR/wheels" ] || export PIP_NO_INDEX=1 PIP_FIND_LINKS=$IOGAUGE_MIRROR/wheels
+    if [ -d "$IOGAUGE_MIRROR/packages.git" ]; then
+        GIT_CONFIG_VALUE_0=$(sed -n 's/^ *git: *//p' "$root/environments/scope/repos.yaml")
+        export GIT_CONFIG_COUNT=1 GIT_CONFIG_VALUE_0 GIT_CONFIG_KEY_0="url.file://$IOGAUGE_MIRROR/packages.git.insteadOf"
+    fi
+fi

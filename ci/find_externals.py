@@ -14,6 +14,7 @@ Exit status 1: no MPI is known here; the message has the text to write.
 """
 
 import argparse
+import itertools
 import json
 import os
 import re
@@ -28,17 +29,8 @@ ROOT = Path(__file__).resolve().parents[1]
 FOUND = "made-by-ci-find_externals.py"
 
 # Found by Spack itself, by their programs.
-PROGRAMS = (
-    "gcc",
-    "autoconf",
-    "automake",
-    "libtool",
-    "m4",
-    "perl",
-    "gmake",
-    "pkgconf",
-    "lustre",
-)
+PROGRAMS = {"gcc", "autoconf", "automake", "libtool", "m4", "perl", "gmake", "pkgconf"}
+PROGRAMS.add("lustre")
 
 # Libraries: Spack's name, and a header: without it nothing can be built on them. Spack does not look for those.
 LIBRARIES = {"zlib": "zlib.h", "libaio": "libaio.h"}
@@ -106,22 +98,21 @@ def library_version(mpicc):
     """What the library that an mpicc links with says of itself; empty if it cannot be asked."""
     words = shlex.split(output(mpicc, "-show"))
     folders = [word[2:] for word in words if word.startswith("-L")]
-    names = [
-        word[2:] for word in words if re.match(r"-lmpi(ch)?(_gnu\w*|_cray)?$", word)
-    ]
-    paths = [f"{folder}/lib{name}.so" for folder in folders for name in names]
-    told = (
-        output(sys.executable, "-c", ASK, path)
-        for path in paths
-        if os.path.exists(path)
-    )
-    return next(filter(None, told), "")
+    libraries = [w[2:] for w in words if re.match(r"-lmpi(ch)?(_gnu\w*|_cray)?$", w)]
+    for folder, library in itertools.product(folders, libraries):
+        path = f"{folder}/lib{library}.so"
+        text = output(sys.executable, "-c", ASK, path) if os.path.exists(path) else ""
+        if text:
+            return text
+    return ""
 
 
 def mpi_in(text):
     """Spack's name and the version of the MPI whose library says this of itself; two empty texts if it is not known."""
-    name, regex = next((one for one in MPIS if re.search(one[1], text)), ("", ""))
-    return (name, version_in(text, regex)) if name else ("", "")
+    for name, regex in MPIS:
+        if re.search(regex, text):
+            return (name, version_in(text, regex)) if name else ("", "")
+    return "", ""
 
 
 def first_mpicc():
@@ -229,9 +220,8 @@ def find(environment):
         for key, value in entry.items():
             lines.append(f"    {key}: {json.dumps(value)}")  # JSON is YAML
     file.write_text("\n".join(lines) + "\n")
-    names = [name for name in PROGRAMS if not externals_of(known, name)]
-    if names:
-        spack(environment, "external", "find", "--not-buildable", *names)
+    names = sorted(name for name in PROGRAMS if not externals_of(known, name))
+    spack(environment, "external", "find", "--not-buildable", *names)
     return file.read_text()
 
 
@@ -244,16 +234,10 @@ def main():
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument(
-        "environment", type=Path, nargs="?", default=ROOT / "environments/local"
-    )
-    environment = parser.parse_args().environment
+    parser.add_argument("environment", nargs="?", default=ROOT / "environments/local")
+    environment = Path(parser.parse_args().environment)
     if FOUND not in (environment / "spack.yaml").read_text():
-        print(
-            f"find_externals: {environment}/spack.yaml names its externals itself: correct them there",
-            file=sys.stderr,
-        )
-        return 1
+        return f"find_externals: {environment}/spack.yaml names its externals itself: correct them there"
     folder, lock = environment / FOUND, environment / "spack.lock"
     file = folder / "packages.yaml"
     before = file.read_text() if file.exists() else ""
@@ -268,8 +252,7 @@ def main():
         shutil.rmtree(str(folder))
         if not isinstance(error, Unknown):
             raise
-        print(f"find_externals: {error}", file=sys.stderr)
-        return 1
+        return f"find_externals: {error}"
     for line in re.findall(r'spec"?: "?([^\s",}]+)', text):
         print("find_externals:", line)
     if lock.exists() and text != before and not in_git(lock):

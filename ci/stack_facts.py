@@ -110,21 +110,18 @@ def variants_of(spec):
 def tools_of(lock):
     """What must be equal at two sites for their tools to be the same programs, by name."""
     specs = reachable(lock)
-    return {
-        name: {
-            "version": version_of(specs[name]),
-            "namespace": specs[name].get("namespace"),
-            "recipe": specs[name].get("package_hash"),
-            "variants": variants_of(specs[name]),
-            "flags": {
-                k: v
-                for k, v in specs[name].get("parameters", {}).items()
-                if k in FLAGS and v
-            },
+    tools = {}
+    for name in [name for name in TOOLS if name in specs]:
+        spec = specs[name]
+        parameters = spec.get("parameters", {})
+        tools[name] = {
+            "version": version_of(spec),
+            "namespace": spec.get("namespace"),
+            "recipe": spec.get("package_hash"),
+            "variants": variants_of(spec),
+            "flags": {k: v for k, v in parameters.items() if k in FLAGS and v},
         }
-        for name in TOOLS
-        if name in specs
-    }
+    return tools
 
 
 def flat(tool):
@@ -184,13 +181,11 @@ def files_of(environment, lock):
 
 def missing_of(environment, lock):
     """The tools of a lock file that the view lacks, or has from another installation."""
-    return sorted(
-        {
-            name
-            for name, spec, file in files_of(environment, lock)
-            if not (file.exists() and is_below(file, spec))
-        }
-    )
+    missing = set()
+    for name, spec, file in files_of(environment, lock):
+        if not (file.exists() and is_below(file, spec)):
+            missing.add(name)
+    return sorted(missing)
 
 
 def fingerprint_of(tools):
@@ -243,9 +238,8 @@ def mpi_bin(environment, mpi):
     if not is_external(mpi):
         return Path(environment).resolve() / VIEW / "bin"
     prefix = Path(mpi["external"].get("path") or "/nowhere")
-    return next(
-        iter(sorted(prefix.glob(f"mpi/{version_of(mpi)}*/bin"))), prefix / "bin"
-    )
+    deeper = sorted(prefix.glob(f"mpi/{version_of(mpi)}*/bin"))
+    return deeper[0] if deeper else prefix / "bin"
 
 
 def activate_text(environment):
@@ -301,16 +295,18 @@ def write_facts(environment):
 
 def compare(environment):
     """Print how a lock file agrees with what every site measures with; 1 if it does not."""
-    facts, differs = (
-        facts_of(environment),
-        list(differs_from_record(read_lock(environment))),
-    )
+    facts = facts_of(environment)
+    differs = list(differs_from_record(read_lock(environment)))
     mpi = facts["packages"].get("mpi", {"name": "no MPI", "version": ""})
     state = "DIFFERS" if differs else "agrees"
     told = f"{mpi['name']}@{mpi['version']}, {facts['compiler']}, {facts['os']}"
     print(f"stack_facts: {facts['environment']:22} {state}  {told}")
     for text in differs:
         print(f"    {text}")
+    if differs:
+        print(
+            "    results compare with this stack's alone; a scope asks for it (spack config blame packages), or a recipe"
+        )
     return int(bool(differs))
 
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 import shutil
 import subprocess
 from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -176,8 +178,21 @@ class SiteRepository(Project):
         settings = self.site / "settings.yaml"
         short = settings.read_text().replace("phase_seconds: 2 s", "phase_seconds: 1 s")
         assert short != settings.read_text()
+        # Spack and its sources are tried elsewhere: here the programs are those on PATH.
+        assert "extras: {stack: mine}" in short
+        short = short.replace("extras: {stack: mine}", "features: [fio]")
         settings.write_text(short)
         _commit(self.directory, f"{_GITLAB}/storage/mine.git")
+        words = ["git", "clone", "-q", "--bare", str(self.directory), str(self.remote)]
+        subprocess.run(words, check=True, timeout=600)
+        for setting in ("receive.advertisePushOptions", "core.logAllRefUpdates"):
+            words = ["git", "-C", str(self.remote), "config", setting, "true"]
+            subprocess.run(words, check=True, timeout=600)
+        hook = self.remote / "hooks" / "post-receive"
+        hook.write_text(
+            '#!/bin/sh\nenv | grep ^GIT_PUSH_OPTION_ >>"$GIT_DIR/options"\n'
+        )
+        hook.chmod(0o755)
         # As after the first night; packages from the network are not what is tried.
         self._do("./setup", "--fetch")
         _environment(self.directory / "iogauge")
@@ -190,6 +205,25 @@ class SiteRepository(Project):
     @property
     def _origin(self) -> Path:
         return self.directory.with_name("iogauge")
+
+    @property
+    def remote(self) -> Path:
+        """The site's project in the GitLab; its file ``options`` holds the options of pushes."""
+        return self.directory.with_name("mine.git")
+
+    def merge(self, branch: str) -> None:
+        """Merge a branch of the GitLab's project, as somebody who has read it."""
+        words = ["git", "pull", "-q", "--no-edit", str(self.remote), branch]
+        subprocess.run(words, cwd=self.directory, check=True, timeout=600)
+
+    def a_day_passes(self) -> None:
+        """Let everything in the history be a day older."""
+        for file in (self.rig.home / "history").glob("*/*.jsonl"):
+            lines = [json.loads(line) for line in file.read_text().splitlines()]
+            for record in lines:
+                before = datetime.fromisoformat(record["time"].rstrip("Z"))
+                record["time"] = f"{(before - timedelta(days=1)).isoformat()}Z"
+            file.write_text("".join(f"{json.dumps(record)}\n" for record in lines))
 
     def _do(self, *words: str | Path, **more: str) -> None:
         done = completed(
@@ -204,9 +238,11 @@ class SiteRepository(Project):
     def outside(self) -> dict[str, str]:
         """The environment of the runner: for git, the GitLab is the folder of iogauge."""
         return super().outside | {
-            "GIT_CONFIG_COUNT": "1",
+            "GIT_CONFIG_COUNT": "2",
             "GIT_CONFIG_KEY_0": f"url.file://{self._origin}.insteadOf",
             "GIT_CONFIG_VALUE_0": f"{_GITLAB}/hpc/iogauge.git",
+            "GIT_CONFIG_KEY_1": f"url.file://{self.remote}.pushInsteadOf",
+            "GIT_CONFIG_VALUE_1": f"{_GITLAB}/storage/mine.git",
         }
 
 

@@ -165,6 +165,38 @@ def test_healthy_is_green_and_slowed_is_red(repository, capped, receiver):
 @pytest.mark.needs_gitlab
 @pytest.mark.slow
 @pytest.mark.nightly
+def test_the_first_month_is_green_and_leads_to_a_gate(repository, capped):
+    """20 nights collect, a merge request proposes references, the 21st is a gate, the 22nd red on a slowed disk."""
+    (repository.site / "references.yaml").unlink()
+    capped(HEALTHY)
+    runs = []
+    while not runs or runs[-1] < 20:
+        assert len(runs) < 26, runs
+        if len(runs) == 19:
+            repository.variables["IOGAUGE_GITLAB_TOKEN"] = MONEY
+        night = repository.run()
+        assert night.rc == 0, night.out
+        found = re.search(r"mine:mnt: collecting: (\d+) of 20 runs", night.out)
+        runs.append(int(found[1]))
+        print(f"night {len(runs)}: {found[0]}; green")
+        repository.a_day_passes()
+    assert "merge_request.create" in (repository.remote / "options").read_text()
+    assert MONEY not in night.out
+    repository.merge("iogauge-references")
+    gate = repository.run()
+    assert gate.rc == 0 and "iogauge mine: ok: 1 passed (gate)" in gate.out, gate.out
+    repository.a_day_passes()
+    capped(SLOWED)
+    slowed = repository.run()
+    assert slowed.rc != 0, slowed.out
+    assert slowed.jobs["iogauge-judge"] == "FAIL"
+    assert re.search(r"FAIL mine:mnt FioRandomRead 128KiB read_bw", slowed.out)
+
+
+@pytest.mark.needs_fio
+@pytest.mark.needs_gitlab
+@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_run_that_did_not_end_is_never_green(project, capped):
     """The runner kills the job that measures; the next stages say what is missing, and who."""
     capped(HEALTHY)

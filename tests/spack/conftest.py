@@ -41,7 +41,7 @@ def check_stack():
 
 @pytest.fixture
 def environment(tmp_path):
-    """Make an environment whose programs are small scripts: `environment(tasks=1, ...)` returns its folder."""
+    """Make an environment whose programs are small scripts: `environment(mpi_told="…")` returns its folder."""
     return partial(made_stack.environment, tmp_path)
 
 

@@ -108,14 +108,13 @@ def test_without_an_mpi_nothing_is_written(externals, tmp_path, monkeypatch):
     monkeypatch.setattr(externals, "packages_of", lambda _: ({}, {"mpich", "openmpi"}))
     (tmp_path / "spack.yaml").write_text(f"include: [{externals.FOUND}]\n")
     monkeypatch.setattr("sys.argv", ["find_externals", str(tmp_path)])
-    assert externals.main() == 1
+    assert "no mpicc on PATH" in externals.main()
     assert not (tmp_path / externals.FOUND).exists()
 
 
 def test_an_environment_that_names_its_externals_is_left_alone(
-    externals, tmp_path, monkeypatch, capsys
+    externals, tmp_path, monkeypatch
 ):
     (tmp_path / "spack.yaml").write_text("include: [../os/el9.yaml]\n")
     monkeypatch.setattr("sys.argv", ["find_externals", str(tmp_path)])
-    assert externals.main() == 1
-    assert "names its externals itself" in capsys.readouterr().err
+    assert "names its externals itself" in externals.main()

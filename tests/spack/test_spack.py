@@ -86,10 +86,10 @@ def test_another_machine_than_the_sites_is_refused_before_the_solve(spack, tmp_p
     """Without the compiler Spack would search for minutes, and say only that nothing provides C."""
     site = copy_of(tmp_path, "kaust-shaheen2")
     command = [ROOT / "ci/check_stack.py", "--before", site]
-    done = subprocess.run(command, stdout=subprocess.PIPE, text=True)
+    done = completed(command)
     assert done.returncode == 1
-    assert "gcc@10.3.0: its prefix /opt/gcc/10.3.0 does not exist" in done.stdout
-    assert "cray-mpich@7.7.18: its prefix /opt/cray/pe/mpt" in done.stdout
+    assert "gcc@10.3.0: its prefix /opt/gcc/10.3.0 does not exist" in done.stderr
+    assert "cray-mpich@7.7.18: its prefix /opt/cray/pe/mpt" in done.stderr
 
 
 @pytest.mark.nightly
@@ -147,8 +147,8 @@ def test_what_was_built_is_what_was_promised(stack):
         text=True,
     )
     assert done.returncode == 0, done.stdout
-    states = re.findall(r"^check_stack: (\S+)  ", done.stdout, re.MULTILINE)
-    assert states.count("ok") >= 5 and "??" not in states, done.stdout
+    assert done.stdout.count("check_stack: ok  ") == 2, done.stdout
+    assert " agrees " in done.stdout
     facts = json.loads((stack / ".spack-env/stack.json").read_text())
     assert facts["packages"]["ior"]["version"] == "4.0.0"
 

@@ -52,7 +52,7 @@ from iogauge_extras.history import yamledit
 from iogauge_extras.history.yamledit import EditError
 from iogauge_extras.loads.series import series_of_instants
 from iogauge_extras.loads.two_jobs import parse_disturbed
-from iogauge_extras.needle import judge as needle
+from iogauge_extras.needle import slow_probes as needle
 from iogauge_extras.page import charts, news, page
 from iogauge_extras.suites import io500, wrf
 from support import stage as healthy

@@ -120,7 +120,7 @@ class Whole:
         self, phase: str, at: int = 1, of: int | None = None, **changes: Any
     ) -> Whole:
         """The case if the kernel had counted otherwise for the tasks of a repetition, or for one of them."""
-        told = dict(self.evidence.testimony)
+        told = dict(self.evidence.task_counters)
         several = list(told[phase])
         heard = [
             replace(
@@ -131,7 +131,7 @@ class Whole:
             for number, one in enumerate(several[at].witnesses)
         ]
         several[at] = replace(several[at], witnesses=tuple(heard))
-        return self.alter(testimony={**told, phase: tuple(several)})
+        return self.alter(task_counters={**told, phase: tuple(several)})
 
     def planned(self, phase: str, **changes: Any) -> Whole:
         """The case if a phase had been planned otherwise; keys of its access alter that."""
@@ -310,7 +310,7 @@ def _whole(
     """Both repetitions of a plan's phases, each of which moves so many bytes and says the same."""
     on, of_files = SYSTEMS[system], plan.tool == "mdtest"
     outputs: dict[str, Any] = {}
-    testimony: dict[str, Any] = {}
+    task_counters: dict[str, Any] = {}
     runs, activity, asked, printed, found = [], list[Instant](), list[Instant](), [], []
     total = Instant(0.0, 0, 0, 50, 0)
     for repetition in (1, 2):
@@ -335,7 +335,7 @@ def _whole(
             heard = _testimony(
                 on, begin, bytes_of, 0 if of_files else 1024, synced=of_files
             )
-            testimony[name] = (*testimony.get(name, ()), heard)
+            task_counters[name] = (*task_counters.get(name, ()), heard)
             runs.append(PhaseRun(repetition, name, 0, begin, begin + 2 + LASTS, "t"))
             files = {"create": FILES, "remove": -FILES}.get(name, 0)
             copied = Reading(
@@ -369,7 +369,7 @@ def _whole(
             ),
         ),
         outputs=outputs,
-        testimony=testimony,
+        task_counters=task_counters,
         runs=tuple(runs),
         activity=tuple(activity) if counts else (),
         asked=tuple(asked),

@@ -13,9 +13,8 @@ from iogauge.core.groups import grouped
 from iogauge.core.measurement import Metric
 from iogauge.records.record import Record
 from iogauge.site.references import leaves
-from iogauge_extras.derived import check as derived
 from iogauge_extras.derived import derive, places_check
-from iogauge_extras.derived.check import DerivedCheck, newest_records
+from iogauge_extras.derived import derived_check as derived
 from iogauge_extras.derived.derive import (
     LeftOut,
     NotComputable,
@@ -23,6 +22,7 @@ from iogauge_extras.derived.derive import (
     Point,
     Source,
 )
+from iogauge_extras.derived.derived_check import DerivedCheck, newest_records
 from support import records
 from support.records import append
 

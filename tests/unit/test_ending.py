@@ -159,7 +159,7 @@ def test_page_junit_and_alarm_say_the_same_sentence(verdict, gate, tmp_path):
     assert f'<header class="{ending.word.style}">' in text
     assert f'<span class="word">{ending.word.value}</span>' in text
     assert (
-        f'<p class="quiet ending">{ending}</p>' in text
+        f'<p class="ending">{ending}</p>' in text
         and f"<p>{ending.remarks[0]}</p>" in text
     )
     top = ElementTree.fromstring(junit(found, gate, ending, lack.left_out).encode())

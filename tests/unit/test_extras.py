@@ -16,6 +16,7 @@ EXTRAS = [extra.name for extra in pkgutil.iter_modules(iogauge_extras.__path__)]
 PARTS = {
     "add-target": "site add-target",
     "ceilings": "site ceilings",
+    "collecting": "site collecting",
     "new": "site new",
     "profile": "compare x.darshan",
     "trend": "status --trend",

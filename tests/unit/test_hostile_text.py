@@ -248,7 +248,7 @@ _SAFE_WORDS = (
     "plain visible visible_lines escape len format_bytes records.summary "
     "summary outcome.table history_table.table found.render plan_table.table plan_table.listing "
     "profile.to_json found.to_json json.dumps to_json outcome.rows outcome.to_json "
-    "marks.marks_table report.table Table "
+    "marks.marks_table marks.marks_json report.table Table "
 )
 _SAFE_CALLS = set(_SAFE_WORDS.split())
 _SAFE_NAMES = {"word", "mark", "view", "host", "usage", "_NAMED", "now"}

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from e2e.rig import wait_for
 from iogauge.core.measurement import ToolOutputError
 from iogauge.core.paths import JOB_FILES
-from iogauge_extras.needle.judge import Rounds, decide, parse_rounds
+from iogauge_extras.needle.slow_probes import Rounds, decide, parse_rounds
 from iogauge_extras.needle.turns import again, most_turns, orders, shares, turns_again
 from support import programs
 from support.shell import script

@@ -11,6 +11,7 @@ from pydantic import BaseModel
 
 from iogauge.cli.app import app
 from iogauge.site.extras import PartitionExtras
+from support import golden
 
 ROOT = Path(__file__).parents[2]
 PAGES = [
@@ -97,3 +98,13 @@ def test_the_readme_names_every_command():
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     commands = typer.main.get_group(app).commands
     assert {name for name in commands if f"`iogauge {name}" not in text} == set()
+
+
+def test_every_check_has_a_row():
+    table = (
+        (ROOT / "docs" / "checks.md").read_text().partition("\n\nThe checks from")[0]
+    )
+    rows = [line.split("|")[1] for line in table.splitlines() if line.startswith("|")]
+    named = {name.strip() for row in rows for name in row.split(",")}
+    classes = {name for names in golden.families().values() for name in names}
+    assert named - {"check", "---"} == classes

@@ -65,7 +65,7 @@ def test_a_record_of_a_thousand_nodes_is_small(tmp_path):
     assert time.process_time() - began < 12 * NODES / 1000
     (first, others), *_ = (
         [w for w in counts.witnesses if w.host == "n1"]
-        for counts in found.testimony["write"]
+        for counts in found.task_counters["write"]
     )
     assert (first.tasks, others.tasks) == (1, scale.TASKS - 1)
     assert others.asked.written == others.tasks * healthy.WRITTEN

@@ -381,7 +381,8 @@ def system(*extras):
         ([], "is no site of this suite"),
     ],
 )
-def test_a_system_that_cannot_measure_ends_the_run(extras, message):
+def test_a_system_that_cannot_measure_ends_the_run(monkeypatch, extras, message):
+    monkeypatch.setattr(configuration, "_SITES", {"s"})
     with pytest.raises(SystemExit, match=f"(?s)'s' .*{message}"):
         configuration.require_ready(system(*extras))
 
@@ -400,6 +401,7 @@ def stacked(*environments):
 
 def test_a_site_without_its_stack_cannot_run(monkeypatch):
     monkeypatch.setattr("sys.argv", ["reframe", "-c", "checks/", "-r"])
+    monkeypatch.setattr(configuration, "_SITES", {"s"})
     with pytest.raises(SystemExit, match="spack -e x install"):
         configuration.require_ready(stacked({"not_installed": "spack -e x install"}))
 

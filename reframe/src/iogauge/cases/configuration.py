@@ -30,9 +30,12 @@ from iogauge.site.folders import (
     site_folders,
 )
 from iogauge.site.machine import LACKS
-from iogauge.site.mistakes import STACK
+from iogauge.site.mistakes import STACK, find_lacks
 from iogauge.site.references import FILE as REFERENCES
 from iogauge.site.settings import MISTAKES, NOT_INSTALLED, read_site
+
+#: Names of the systems that :func:`load` gave to ReFrame in this process.
+_SITES: Final[set[str]] = set()
 
 #: Characters in the path of the state directory that ReFrame or a job script would interpret.
 _ODD: Final = re.compile(r"[^A-Za-z0-9_./+,=@:-]")
@@ -99,6 +102,7 @@ def load(folder: str | os.PathLike[str]) -> dict[str, Any]:
         data, mistakes = read_site(site, current().name, runs)
         parts.append(data)
         hosts[site] = data["systems"][0].get("hostnames", [])
+        _SITES.add(data["systems"][0]["name"])
         for mistake in mistakes:
             message = visible(f"iogauge: site {site.name} is disabled: {mistake}")
             print(message, file=sys.stderr)
@@ -182,6 +186,11 @@ def require_ready(system: Any) -> None:
             handler.addFilter(keep)
     declared = [partition.extras for partition in system.partitions]
     mistakes = [text for extras in declared for text in extras.get(MISTAKES, [])]
+    if system.name not in _SITES:
+        guard_gate()
+        for partition in system.partitions:
+            if "target" in partition.extras:
+                mistakes += map(str, find_lacks(partition))
     if mistakes:
         lines = "\n  ".join(map(visible, mistakes))
         raise SystemExit(
@@ -208,5 +217,6 @@ def require_ready(system: Any) -> None:
             "  Set the configuration:   . ./activate        (sets RFM_CONFIG_PATH=site-configs)\n"
             "  or name it yourself:     export RFM_CONFIG_PATH=<project>/site-configs\n"
             "  and a described site:    reframe --system=<site> -c checks/ -r\n"
+            "  or in a configuration of your own, give a partition extras: docs/own-reframe.md\n"
             f"  References are read from {site_dir('<site>') / REFERENCES}; nothing was measured."
         )

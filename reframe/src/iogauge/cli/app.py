@@ -151,6 +151,6 @@ _add(app, "window", passes_on=True)
 site_commands = typer.Typer(no_args_is_help=True, help="Describe a machine as a site.")
 site_commands.command("allow")(site.allow)
 site_commands.command("paths")(site.show_paths)
-for _name in ("new", "add-target", "ceilings"):
+for _name in ("new", "add-target", "collecting", "ceilings"):
     _add(site_commands, _name)
 app.add_typer(site_commands, name="site")

@@ -10,7 +10,7 @@ import json
 import os
 import socket
 import tempfile
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -22,7 +22,7 @@ from iogauge.core.text import after, some
 from iogauge.core.units import format_bytes
 from iogauge.guards.finding import Finding, Outcome
 from iogauge.guards.nodes import declared_node
-from iogauge.guards.preflight import cores, expected_settings, health, identity, servers
+from iogauge.guards.preflight import cores, expected_settings, health, identity
 from iogauge.node import probes
 from iogauge.node.host import usable_cores
 from iogauge.node.kernel import memory_bytes
@@ -113,7 +113,6 @@ def lustre_checks(path: str, extras: PartitionExtras) -> list[Check]:
         )
         what = "root sees it: lctl get_param 'osc.*.stats'; so do users from Lustre 2.17 on"
         lines.append(Check("note", subject, text, what))
-    lines += _servers(subject, extras, {one.server or "" for one in view.targets})
     return lines
 
 
@@ -291,28 +290,12 @@ def _target_otherwise(
     subject: str, extras: PartitionExtras, view: View
 ) -> Iterator[Check]:
     """Yield the lines about what a site declares of a target, if this host sees it otherwise."""
-    target, mount = extras.target, view.mount
+    target = extras.target
     yield from objections(subject, [identity(target, [view])])
-    if mount and mount.type in ("nfs", "nfs4"):
-        yield from _servers(subject, extras, {mount.server}, clients=1)
-    yield from _servers(subject, extras, {one.server or "" for one in view.targets})
     if view.below.compresses and target.compresses is False:
         text = f"G18 data: data may be compressed, or stored once ({view.below.compresses})"
         what = "Correct target.compresses: the site declares false"
         yield Check("problem", subject, text, what)
-
-
-def _servers(
-    subject: str,
-    extras: PartitionExtras,
-    addresses: Collection[str],
-    clients: int | None = None,
-) -> Iterator[Check]:
-    """Yield the line about the number of servers, if the site declares it and all addresses are known."""
-    declared = extras.topology.servers if extras.topology else None
-    if declared and addresses and all(addresses):
-        found = servers(declared=declared.count, addresses=addresses, clients=clients)
-        yield from objections(subject, [found])
 
 
 def objections(

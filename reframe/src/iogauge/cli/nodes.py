@@ -64,50 +64,47 @@ def ask(partition: Mapping[str, Any], site: Mapping[str, Any]) -> Iterator[Check
     """Yield what the nodes of a partition of Slurm, or of a list of hosts, do not have; else that they are in order."""
     extras = PartitionExtras.of_partition(partition["extras"])
     subject = f"nodes of {partition['name']}"
-    words = _launch(partition, extras)
-    if not words:
+    launch = _launch(partition, extras)
+    if not launch:
         if partition["scheduler"] not in ("local", "slurm", "squeue"):
             text = f"not asked: the scheduler is {partition['scheduler']}"
             yield Check("note", subject, text, "the first run says what they lack")
         return
-    environments = [
-        e for e in site.get("environments", ()) if e["name"] in partition["environs"]
-    ]
-    modules = dict.fromkeys(
-        _module(one) for e in environments for one in e.get("modules", ())
-    )
-    target = "/" if extras.target.of_job else extras.target.path
+    modules: dict[str, None] = {}
+    for environment in site.get("environments", ()):
+        if environment["name"] in partition["environs"]:
+            modules |= dict.fromkeys(map(_module, environment.get("modules", ())))
+    target = extras.target.path
+    if extras.target.of_job:
+        target = "/"
     places = {"clone": str(project_root()), "state": str(state_dir()), "target": target}
     state_dir().mkdir(parents=True, exist_ok=True)
-    given = [
-        places["clone"],
-        sys.executable,
-        places["state"],
-        target,
-        " ".join(modules),
-    ]
+    launched = [*launch, "sh", "-c", _SCRIPT, "sh"]
+    launched += [places["clone"], sys.executable, places["state"], target]
+    launched += [" ".join(modules), "ior mdtest fio"]
     try:
-        asked = [*words, "sh", "-c", _SCRIPT, "sh", *given, "ior mdtest fio"]
-        done = commands.run(*asked, seconds=_ANSWERED, cwd="/")
-        printed, complaint = done.stdout, done.stderr.strip()
+        done = commands.run(*launched, seconds=_ANSWERED, cwd="/")
+        printed = done.stdout
+        complaint = done.stderr.strip()
     except OSError as error:
-        printed, complaint = "", str(error)
-    answers = [
-        line.split()[1:] for line in printed.splitlines() if line.startswith("iogauge ")
-    ]
-    if not answers:
-        lines = complaint.splitlines() or ["no answer"]
-        refused = [line for line in lines if _REFUSED.search(line)]
-        said = visible(refused[0] if refused else lines[-1])
-        # A full queue answers later. A scheduler that refuses will refuse the jobs too.
-        yield Check(
-            "problem" if refused else "note",
-            subject,
-            f"no node answered: {said}",
-            f"try: {shlex.join(words)} hostname",
-        )
+        printed = ""
+        complaint = str(error)
+    answers = []
+    for line in printed.splitlines():
+        if line.startswith("iogauge "):
+            answers.append(line.split()[1:])
+    if answers:
+        yield from _judged(subject, answers, places)
         return
-    yield from _judged(subject, answers, places)
+    lines = complaint.splitlines() or ["no answer"]
+    remedy = f"try: {shlex.join(launch)} hostname"
+    # A full queue answers later. A scheduler that refuses will refuse the jobs too.
+    for line in lines:
+        if _REFUSED.search(line):
+            text = f"no node answered: {visible(line)}"
+            yield Check("problem", subject, text, remedy)
+            return
+    yield Check("note", subject, f"no node answered: {visible(lines[-1])}", remedy)
 
 
 #: What srun says of options, queues, accounts and features that do not exist.
@@ -117,16 +114,11 @@ _REFUSED: Final = re.compile(r"(?i)\binvalid\b|unrecognized|unknown option|--hel
 def _launch(partition: Mapping[str, Any], extras: PartitionExtras) -> list[str]:
     """Return the command that runs a program once on each node of a case; empty if it is not known."""
     if partition["scheduler"] in ("slurm", "squeue"):
-        count = str(extras.scale.nodes)
-        words = [
-            "srun",
-            "--quiet",
-            f"--nodes={count}",
-            f"--ntasks={count}",
-            "--ntasks-per-node=1",
-        ]
+        count = extras.scale.nodes
+        launch = ["srun", "--quiet", f"--nodes={count}", f"--ntasks={count}"]
+        launch += ["--ntasks-per-node=1", "--time=2", f"--immediate={_GIVEN}"]
         access = [word for word in partition.get("access", ()) if word.startswith("-")]
-        return [*words, "--time=2", f"--immediate={_GIVEN}", "--mpi=none", *access]
+        return [*launch, "--mpi=none", *access]
     if extras.hosts:
         hosts = ",".join(extras.hosts)
         return ["mpirun", "--host", hosts, "-N", "1"]
@@ -143,34 +135,23 @@ def _judged(
     """Yield a line for each thing that nodes lack, with the nodes' names."""
     hosts = sorted({answer[0] for answer in answers})
     lacking: dict[str, list[str]] = {}
-    for host, thing, found in (answer for answer in answers if len(answer) == 3):
-        if found == "no":
-            lacking.setdefault(thing, []).append(host)
-    gone = lacking.get("target", ())
-    for thing, named in lacking.items():
+    for answer in answers:
+        if len(answer) == 3 and answer[2] == "no":
+            lacking.setdefault(answer[1], []).append(answer[0])
+    without_target = lacking.get("target", [])
+    for thing, lacking_hosts in lacking.items():
         kind, _, name = thing.partition(":")
-        named = [host for host in named if kind != "writable" or host not in gone]
-        shown = some(sorted(named))
-        if kind == "tool" and len(named) == len(hosts):
-            yield Check(
-                "note",
-                subject,
-                f"none of them has {name} on PATH",
-                "load its module, or ci/build-stack",
-            )
+        if kind == "writable":
+            lacking_hosts = sorted(set(lacking_hosts) - set(without_target))
+        shown = some(sorted(lacking_hosts))
+        if kind == "tool" and len(lacking_hosts) == len(hosts):
+            text = f"none of them has {name} on PATH"
+            yield Check("note", subject, text, "load its module, or ci/build-stack")
         elif kind == "tool":
-            yield Check(
-                "problem",
-                subject,
-                f"{shown} lack {name}, others have it",
-                "make the nodes alike",
-            )
-        elif named:
+            text = f"{shown} lack {name}, others have it"
+            yield Check("problem", subject, text, "make the nodes alike")
+        elif lacking_hosts:
             text, remedy = _MEANS[kind]
-            yield Check(
-                "problem",
-                subject,
-                f"{shown}: {text.format(name=name, **places)}",
-                remedy,
-            )
+            text = f"{shown}: {text.format(name=name, **places)}"
+            yield Check("problem", subject, text, remedy)
     yield Check("ok", subject, f"{len(hosts)} answered: {', '.join(hosts[:6])}")

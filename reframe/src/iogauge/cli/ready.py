@@ -48,32 +48,44 @@ def check(
     for name in names or ():
         if name not in known:
             raise slip(no_site(name, known))
-    of_host = [] if files else folders.sites_of_host(every, socket.gethostname())
-    chosen = (
-        [folder for folder in every if folder.name in names]
-        if names
-        else [*of_host[:1]]
-    )
-    lines, summaries = [] if files else doctor.of_this_host(), []
-    for other in of_host[1:]:
-        text = (
-            f"its hostnames claim this host too, and {of_host[0].name} is selected here"
-        )
-        remedy = f"narrow the hostnames of one, or name a site: --system={other.name}"
-        lines.append(Check("problem", f"site {other.name}", text, remedy))
-    for folder in every if files and not names else chosen:
-        found, cases = _of_site(folder, folder in of_host)
+    of_host: list[Path] = []
+    lines: list[Check] = []
+    if not files:
+        of_host = folders.sites_of_host(every, socket.gethostname())
+        lines += doctor.of_this_host()
+        lines += _of_second_sites(of_host)
+    chosen = of_host[:1]
+    if names:
+        chosen = [folder for folder in every if folder.name in names]
+    elif files:
+        chosen = every
+    summaries = []
+    for folder in chosen:
+        here = folder in of_host
+        found, cases = _of_site(folder, here)
         lines += found
-        if not (files or folder in of_host):
+        if not here and not files:
             text = (
                 f"no pattern of its hostnames matches this host, {socket.gethostname()}"
             )
             remedy = f"here, name it: --system={folder.name}"
             lines.append(Check("note", f"site {folder.name}", text, remedy))
-        summaries.append(_summary(folder, cases, folder in of_host))
-    for folder in () if files or names else (one for one in every if one not in chosen):
-        lines += _of_files(folder)
+        summaries.append(_summary(folder, cases, here))
+    if not names:
+        for folder in every:
+            if folder not in chosen:
+                lines += _of_files(folder)
     raise typer.Exit(_show(lines, everything, summaries))
+
+
+def _of_second_sites(of_host: Sequence[Path]) -> Iterator[Check]:
+    """Yield a line for each further site whose hostnames claim this host."""
+    for other in of_host[1:]:
+        text = (
+            f"its hostnames claim this host too, and {of_host[0].name} is selected here"
+        )
+        remedy = f"narrow the hostnames of one, or name a site: --system={other.name}"
+        yield Check("problem", f"site {other.name}", text, remedy)
 
 
 #: Notes about one subject that are shown without ``--all``.
@@ -82,34 +94,40 @@ _NOTES: Final = 6
 
 def _show(lines: Sequence[Check], everything: bool, summaries: Sequence[str]) -> int:
     """Print remarks, then what is to be done, in order, then the word; return the exit status."""
-    states = grouped(dict.fromkeys(lines), lambda one: one.state)
-    problems = states.get("problem", [])
-    told = [(one.subject, one.text) for one in problems]
-    problems = [  # what a target lacks is said once, whatever cases it stops
-        one
-        for one in problems
-        if not any(
-            s == one.subject and one.text.startswith(f"{text} (") for s, text in told
-        )
-    ]
-    for one in states.get("ok", ()) if everything else ():
-        say(f"ok    {one}", "green")
-    for subject, found in grouped(
-        states.get("note", ()), lambda one: one.subject
-    ).items():
-        shown = list(map(str, found if everything else found[:_NOTES]))
-        if len(shown) < len(found):
-            shown.append(f"{subject}: {len(found) - _NOTES} more: --all")
+    states = grouped(dict.fromkeys(lines), lambda line: line.state)
+    if everything:
+        for line in states.get("ok", ()):
+            say(f"ok    {line}", "green")
+    notes = grouped(states.get("note", ()), lambda line: line.subject)
+    for subject, of_subject in notes.items():
+        shown = [str(line) for line in of_subject]
+        hidden = len(shown) - _NOTES
+        if hidden > 0 and not everything:
+            shown[_NOTES:] = [f"{subject}: {hidden} more: --all"]
         for text in shown:
             say(f"note  {text}", "yellow")
-    for number, one in enumerate(problems, 1):
-        say(f"to do {number} {one.subject}: {one.text}", "red")
-        say(f"  -> {one.remedy or 'correct the file'}")
+    problems = _without_repetitions(states.get("problem", []))
+    for number, line in enumerate(problems, 1):
+        say(f"to do {number} {line.subject}: {line.text}", "red")
+        say(f"  -> {line.remedy or 'correct the file'}")
     if problems:
         say(f"not ready: {count(len(problems), 'thing')} to do", "bold red")
-    for text in () if problems else summaries:
+        return 1
+    for text in summaries:
         say(f"ready: {text}", "green")
-    return 1 if problems else 0
+    return 0
+
+
+def _without_repetitions(problems: Sequence[Check]) -> list[Check]:
+    """Return problems without those that repeat another's for single cases."""
+    kept = []
+    for line in problems:
+        stems = [
+            f"{other.text} (" for other in problems if other.subject == line.subject
+        ]
+        if not line.text.startswith(tuple(stems)):
+            kept.append(line)
+    return kept
 
 
 #: The program that hands jobs to a scheduler.
@@ -124,28 +142,22 @@ def _not_on_path(
     partition: Mapping[str, Any], site: Mapping[str, Any]
 ) -> Iterator[Check]:
     """Yield the line about a scheduler's program that this host lacks, or about tools of an environment of PATH."""
-    program, subject = (
-        _SUBMITS.get(partition["scheduler"]),
-        f"partition {partition['name']}",
-    )
+    scheduler = partition["scheduler"]
+    program = _SUBMITS.get(scheduler)
     if program and not shutil.which(program):
-        text = f"scheduler is {partition['scheduler']}, and {program} is not on PATH"
-        yield Check(
-            "problem", subject, text, f"put {program} on PATH, or correct scheduler"
-        )
-    of_path = partition["scheduler"] == "local" and not {"modules", "prepare_cmds"} & {
-        *partition
-    }
-    for one in site.get("environments", ()) if of_path else ():
-        lacks = {*one.get("features", ())} - {*programs.machine().features}
-        if lacks and not {"modules", "prepare_cmds", "env_vars", "extras"} & {*one}:
+        text = f"scheduler is {scheduler}, and {program} is not on PATH"
+        remedy = f"put {program} on PATH, or correct scheduler"
+        yield Check("problem", f"partition {partition['name']}", text, remedy)
+    if scheduler != "local" or {"modules", "prepare_cmds"} & set(partition):
+        return
+    here = set(programs.machine().features)
+    for environment in site.get("environments", ()):
+        lacks = set(environment.get("features", ())) - here
+        brings = {"modules", "prepare_cmds", "env_vars", "extras"} & set(environment)
+        if lacks and not brings:
             text = f"features names {', '.join(sorted(lacks))}, which no program on PATH has"
-            yield Check(
-                "note",
-                f"environment {one['name']}",
-                text,
-                "install it, or leave the feature out",
-            )
+            remedy = "install it, or leave the feature out"
+            yield Check("note", f"environment {environment['name']}", text, remedy)
 
 
 def _summary(folder: Path, cases: Sequence[PlannedCase], here: bool) -> str:
@@ -156,7 +168,9 @@ def _summary(folder: Path, cases: Sequence[PlannedCase], here: bool) -> str:
         return f"{folder.name}: no case can run here"
     seconds = sum(case.seconds for case in cases)
     held = max(case.order.held_bytes + case.order.fill_bytes for case in cases)
-    where = "" if folder.name == folders.LOCAL else f" --system={folder.name}"
+    where = f" --system={folder.name}"
+    if folder.name == folders.LOCAL:
+        where = ""
     return (
         f"{folder.name}: {count(len(cases), 'case')} can run; all take {duration(seconds)}, "
         f"with at most {format_bytes(held)} on the target. Next: iogauge run{where} -t quick"
@@ -166,29 +180,25 @@ def _summary(folder: Path, cases: Sequence[PlannedCase], here: bool) -> str:
 def _of_files(folder: Path) -> list[Check]:
     """Return the lines about a site's files."""
     subject = f"site {folder.name}"
-    mistakes = settings.read_site(folder)[1]
-    lines = [
-        Check("problem", subject, str(one), "correct the file") for one in mistakes
-    ]
-    return [
-        *lines,
-        *(
-            Check("note", subject, str(one), doctor.DOUBT)
-            for one in References.of_site(folder.name).doubts()
-        ),
-    ]
+    lines = []
+    for mistake in settings.read_site(folder)[1]:
+        lines.append(Check("problem", subject, str(mistake), "correct the file"))
+    for doubt in References.of_site(folder.name).doubts():
+        lines.append(Check("note", subject, str(doubt), doctor.DOUBT))
+    return lines
 
 
 def _of_site(folder: Path, here: bool) -> tuple[list[Check], list[PlannedCase]]:
     """Return the lines about a site, and the cases that can run on it; ``here`` if this host belongs to it."""
-    site, found = settings.read_site(folder)
+    site, mistakes = settings.read_site(folder)
     lines = _of_files(folder)
-    if found:
+    if mistakes:
         return lines, []
-    for partition in site["systems"][0]["partitions"] if here else ():
-        lines += _of_partition(folder, partition, site)
+    if here:
+        for partition in site["systems"][0]["partitions"]:
+            lines += _of_partition(folder, partition, site)
     cases, more = _as_planned(folder, here)
-    return [*lines, *more], cases
+    return lines + more, cases
 
 
 def _of_partition(
@@ -198,22 +208,19 @@ def _of_partition(
     extras = PartitionExtras.of_partition(partition["extras"])
     asked = list(nodes.ask(partition, site))
     target = doctor.of_target(extras)
-    if partition["scheduler"] != "local" or extras.hosts:
+    answered = any(line.state == "ok" for line in asked)
+    if answered and (partition["scheduler"] != "local" or extras.hosts):
         # The nodes decide; this host may see another target, or none.
-        seen = any(one.state == "ok" for one in asked)
-        target = [
-            Check("note", one.subject, f"on this host: {one.text}", one.remedy)
-            if seen and one.state == "problem" and "G9" not in one.text
-            else one
-            for one in target
-        ]
-    lacks = _not_on_path(partition, site)
-    return [
-        *lacks,
-        *target,
-        *asked,
-        *doctor.declared_nodes(folder.name, partition, extras),
-    ]
+        target = [_on_this_host(line) for line in target]
+    lines = [*_not_on_path(partition, site), *target, *asked]
+    return lines + list(doctor.declared_nodes(folder.name, partition, extras))
+
+
+def _on_this_host(line: Check) -> Check:
+    """Return a problem of a target as a note, but for another file system."""
+    if line.state != "problem" or "G9" in line.text:
+        return line
+    return Check("note", line.subject, f"on this host: {line.text}", line.remedy)
 
 
 def _as_planned(folder: Path, here: bool) -> tuple[list[PlannedCase], list[Check]]:
@@ -221,29 +228,29 @@ def _as_planned(folder: Path, here: bool) -> tuple[list[PlannedCase], list[Check
     subject = f"site {folder.name}"
     with tempfile.TemporaryDirectory(prefix="iogauge-notes-") as scratch:
         file = Path(scratch, "notes")
+        file.touch()
         cases, unable = planned_cases([f"--system={folder.name}"], file)
-        _, noted = selected.noted(
-            file.read_text(encoding="utf-8") if file.exists() else ""
-        )
+        _, noted = selected.noted(file.read_text(encoding="utf-8"))
     if folder.name == folders.LOCAL:
         return cases, []
-    checks = grouped(noted.values(), lambda case: case.check)
-    values = {check: [case.values for case in mine] for check, mine in checks.items()}
-    found = [line for line in unable if str(folder.resolve()) in line or not cases]
-    others = [
-        line
-        for line in unable
-        if line not in found and "nothing could fail" not in line
-    ]
-    refused = [
-        *found,
-        *map(str, settings.unfitting(folder, values)),
-        *plan_table.refused(cases),
-    ]
+    by_check = grouped(noted.values(), lambda case: case.check)
+    values = {}
+    for check_name, of_check in by_check.items():
+        values[check_name] = [case.values for case in of_check]
+    refused = []
+    doubts = []
+    for line in unable:
+        if str(folder.resolve()) in line or not cases:
+            refused.append(line)
+        elif "nothing could fail" not in line:
+            doubts.append(line)
+    refused += map(str, settings.unfitting(folder, values))
+    refused += plan_table.refused(cases)
     lines = [Check("problem", subject, text, doctor.DOUBT) for text in refused]
     late: doctor.Answer = "problem" if here else "note"
     lines += [Check(late, subject, text) for text in plan_table.over_time(cases)]
-    lines += [
-        Check("note", subject, text) for text in [*others, *plan_table.doubts(cases)]
-    ]
-    return cases, [*lines, *(room(cases) if here else ())]
+    doubts += plan_table.doubts(cases)
+    lines += [Check("note", subject, text) for text in doubts]
+    if here:
+        lines += room(cases)
+    return cases, lines

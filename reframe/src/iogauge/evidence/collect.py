@@ -394,7 +394,7 @@ def _outputs(
     emptied: dict[str, list[Eviction]] = {
         p.name: [] for p in plan.phases if p.access.evict
     }
-    testimony: dict[str, list[TaskCounters]] = {
+    counts: dict[str, list[TaskCounters]] = {
         p.name: [] for p in plan.phases if p.witnessed
     }
     for repetition, phase in executions(plan):
@@ -408,8 +408,8 @@ def _outputs(
         for part in [phase, *(p for p in plan.repeat if p.within == phase.name)]:
             if output is not None:
                 (cold if warm_up else judged)[part.name].append(output)
-            if phase.name in testimony and not warm_up:
-                testimony[part.name].append(heard)
+            if phase.name in counts and not warm_up:
+                counts[part.name].append(heard)
         if phase.access.evict and not warm_up:
             stem = files.evict_stem(phase.name, repetition)
             emptied[phase.name] += _answers(
@@ -419,7 +419,7 @@ def _outputs(
         "outputs": judged,
         "cold": cold,
         "evictions": emptied,
-        "testimony": testimony,
+        "task_counters": counts,
     }
     frozen = {}
     for what, by_phase in named.items():
@@ -432,7 +432,7 @@ def _output(
     phase: PhasePlan,
     repetition: int,
     run: PhaseRun | None,
-    testimony: TaskCounters,
+    counts: TaskCounters,
     noted: NodeObservations,
     servers: Mapping[str, str],
 ) -> ToolOutput | None:
@@ -464,7 +464,7 @@ def _output(
         raise ToolOutputError(f"{what}: {error}") from error
     if phase.syncs:
         measured = {name for name, _ in phase.rates.values()}
-        parsed = task_counters.synced(parsed, measured, testimony, what)
+        parsed = task_counters.synced(parsed, measured, counts, what)
     if phase.series and run is not None:
         parsed = phase.series(parsed, noted, run, what)
     return parsed

@@ -19,7 +19,7 @@ from iogauge.guards.catalogue import (
     OF_METRIC,
     OF_PHASE,
     Guards,
-    Seen,
+    View,
 )
 from iogauge.guards.finding import Finding, Outcome
 from iogauge.guards.views import CaseView
@@ -40,13 +40,16 @@ from iogauge.site.extras import PartitionExtras
 REFERENCE: Final = "reference"
 
 
-def _ask(guards: Guards[Seen], seen: Seen) -> list[Finding]:
-    said = [speak(seen) for speak in guards.values()]
-    return [
-        one
-        for each in said
-        for one in ([each] if isinstance(each, Finding) else each or ())
-    ]
+def _ask(guards: Guards[View], view: View) -> list[Finding]:
+    """Return what the guards find in a view, in their order."""
+    findings = list[Finding]()
+    for ask in guards:
+        answer = ask(view)
+        if isinstance(answer, Finding):
+            findings.append(answer)
+        elif answer is not None:
+            findings += answer
+    return findings
 
 
 def findings_of(case: CaseView) -> list[Finding]:

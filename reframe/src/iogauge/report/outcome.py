@@ -211,7 +211,7 @@ def _not_computed(record: Record) -> list[Row]:
 
 
 #: A figure in a sentence: a decimal fraction or a percentage. Other numbers may name a node, a rank or a target.
-_FIGURE: Final = re.compile(r"(?<![\w.])\d+(?:\.\d+(?![\w.])|(?=\s?%))")
+_FIGURE: Final = re.compile(r"(?<![\w.-])-?\d+(?:\.\d+(?![\w.])|(?=\s?%))")
 
 
 def _joined(sentences: Sequence[str]) -> str:
@@ -237,7 +237,9 @@ def notes_of(sentences: Iterable[str]) -> dict[str, str]:
 def remarks_of(lines: Sequence[Row]) -> list[str]:
     """Return the remarks of rows, each once, with the number of its rows."""
     notes = notes_of(remark for line in lines for remark in line.remarks)
-    rows = Counter(notes[remark] for line in lines for remark in line.remarks)
+    rows: Counter[str] = Counter()
+    for line in lines:
+        rows.update({notes[remark] for remark in line.remarks})
     return [f"{note} ({number} of {len(lines)} rows)" for note, number in rows.items()]
 
 
@@ -252,7 +254,7 @@ def table(
 
     With ``wide`` the reasons stand in the rows. In a ``history`` each row has its time, and none a bound; it is by place.
     """
-    shown_reasons = [_to_act_on(line) for line in lines]
+    shown_reasons = [to_act_on(line) for line in lines]
     notes = notes_of([*damaged, *(r for reasons in shown_reasons for r in reasons)])
     numbers = {
         note: number for number, note in enumerate(dict.fromkeys(notes.values()), 1)
@@ -260,7 +262,7 @@ def table(
     bounds = _bounds(lines) if not history else ()
 
     def cells(line: Row, last: Row | None) -> tuple[str, ...]:
-        known = [str(numbers[notes[reason]]) for reason in _to_act_on(line)]
+        known = [str(numbers[notes[reason]]) for reason in to_act_on(line)]
         why = f"[{','.join(dict.fromkeys(known))}]" if known else ""
         if wide:
             why = "; ".join((*line.reasons, *line.remarks))
@@ -283,7 +285,7 @@ def table(
     return Table(shown, blocks, tuple(numbers), below=below)
 
 
-def _to_act_on(line: Row) -> tuple[str, ...]:
+def to_act_on(line: Row) -> tuple[str, ...]:
     """Return the reasons of a row, but for the lack of a reference, which its verdict says."""
     return tuple(reason for reason in line.reasons if reason != NO_REFERENCE)
 

@@ -277,6 +277,7 @@ def foreign_modules() -> list[str]:
     return [folder for folder in folders if folder and os.path.realpath(folder) != own]
 
 
+@cache
 def guard_gate() -> None:
     """As a gate, make a run end with status 1 unless a case passed and no case failed on the way.
 

@@ -13,15 +13,15 @@ from __future__ import annotations
 
 import contextlib
 from pathlib import PurePosixPath
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
-from iogauge.core import registry
+from iogauge.core import registry, words
 from iogauge.core.paths import ODD, VARIABLE
 from iogauge.core.units import format_bytes
 from iogauge.core.words import Tier
-from iogauge.node.kinds import Cache
+from iogauge.node.kinds import Cache, traits
 from iogauge.site.topology import (
     ByteSize,
     Count,
@@ -49,8 +49,6 @@ Expected = Annotated[
         r"|layout\.(stripe_count|stripe_bytes))$"
     ),
 ]
-
-_REFRAME_ADDS: Final = ("scheduler", "launcher")
 
 _Host = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9.-]*$")]
 
@@ -178,8 +176,9 @@ class Limits(SiteModel):
     max_spread: Fraction = 0.10
     #: Share of the bytes moved meanwhile that others may have moved, at most (G19).
     max_foreign: Fraction = 0.10
-    #: Whether bytes that only the tool speaks of are believed, with a remark (G8).
-    witness: Literal["wanted", "required"] = "wanted"
+    #: Whether a figure that only the tool reports is INVALID (``required``), or has a remark (``wanted``). Without it a type
+    #: that counts requires it (G8).
+    witness: Literal["wanted", "required"] | None = None
     #: PositiveSeconds that a job waits for the lock of the target, at most.
     lock_wait: PositiveSeconds = 600.0
     #: PositiveSeconds without a sign of life after which a holder of the lock counts as dead, if it cannot
@@ -405,10 +404,21 @@ class PartitionExtras(SiteModel):
 
     @classmethod
     def of_partition(cls, extras: dict[str, Any]) -> PartitionExtras:
-        """Read a ReFrame partition's ``extras``, without the keys that ReFrame itself adds.
+        """Read a ReFrame partition's ``extras``, which may have keys of others beside ours.
 
         Raises pydantic's ValidationError.
         """
-        return cls.model_validate(
-            {k: v for k, v in extras.items() if k not in _REFRAME_ADDS}
-        )
+        ours = {name: extras[name] for name in cls.model_fields if name in extras}
+        return cls.model_validate(ours)
+
+    @property
+    def implied_features(self) -> list[str]:
+        """Return the features of a partition that follow from its extras."""
+        target = self.target
+        caching = traits(target.type, target.cache, target.honours_o_direct)
+        found = [words.TARGET]
+        if caching.honours_o_direct:
+            found.append(words.O_DIRECT)
+        if target.striped_by == "lustre":
+            found.append(words.LUSTRE)
+        return found + [right for right in self.rights if right in words.PARTITION]

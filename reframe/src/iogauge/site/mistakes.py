@@ -50,6 +50,10 @@ _TIME_LIMIT: Final = (
     r"(?=[0-9])(?=.*[1-9])([0-9]{1,6}d)?([0-9]{1,6}h)?([0-9]{1,6}m)?([0-9]{1,6}s)?"
 )
 
+_LIMITED: Final = (
+    "a time limit of more than 0 such as 30m or 1h30m: storage that hangs must end"
+)
+
 #: ReFrame's default for ``modules_system``: it loads none.
 NO_MODULES: Final = "nomod"
 
@@ -115,11 +119,8 @@ def _schema(site: str) -> dict[str, Any]:
         }
     for kind, known in _backends().items():
         partition["properties"][kind] = {"enum": known, "kind": kind}
-    limit = (
-        "a time limit of more than 0 such as 30m or 1h30m: storage that hangs must end"
-    )
     jobs = "1: two cases at a time on a target measure each other"
-    partition["properties"]["time_limit"] = _text(_TIME_LIMIT, limit)
+    partition["properties"]["time_limit"] = _text(_TIME_LIMIT, _LIMITED)
     partition["properties"]["max_jobs"] = {"const": 1, "allowed": jobs}
     partition["required"] += ["time_limit", "max_jobs"]
     owner = f"[{site}]: an environment belongs to its site"
@@ -382,6 +383,43 @@ def _own_mistakes(site: str, data: dict[str, Any]) -> Iterator[Mistake]:
         for partition in system["partitions"]:
             key = f"systems.{system['name']}.partitions.{partition['name']}"
             yield from _partition_mistakes(key, partition, by_name)
+
+
+def find_lacks(partition: Any) -> Iterator[Mistake]:
+    """Yield what a partition of somebody's own ReFrame configuration lacks for cases of this suite.
+
+    ``partition`` is ReFrame's object, with ``extras.target``. Its extras may have keys of others.
+    """
+    key, keys = partition.fullname, PartitionExtras.model_fields
+    for name in partition.extras:
+        meant = nearest(
+            name, [known for known in keys if known not in partition.extras]
+        )
+        if name not in keys and meant:
+            yield _unknown_key(f"{key}.extras.{name}", name, sorted(keys))
+    try:
+        extras = PartitionExtras.of_partition(partition.extras)
+    except ValidationError as error:
+        yield from of_pydantic(f"{key}.extras", error)
+        return
+    lacking = [f for f in extras.implied_features if f not in partition.features]
+    if lacking:
+        allowed = f"{', '.join(extras.implied_features)} among them, by its extras"
+        yield Mistake(f"{key}.features", show(partition.features), allowed)
+    if partition.time_limit is None:
+        yield Mistake(f"{key}.time_limit", _MISSING, _LIMITED)
+    launcher = partition.extras["launcher"]
+    if launcher in _NO_LAUNCHERS:
+        yield Mistake(f"{key}.launcher", launcher, ", ".join(_backends()["launcher"]))
+    features: set[str] = set()
+    for environment in partition.environs:
+        features.update(environment.features)
+    if not features & words.ENVIRONMENT:
+        names = ", ".join(environment.name for environment in partition.environs)
+        allowed = (
+            f"one whose features name a tool: {', '.join(sorted(words.ENVIRONMENT))}"
+        )
+        yield Mistake(f"{key}.environs", names or _MISSING, allowed)
 
 
 def find_unknown_names(data: Any, checks: Sequence[str]) -> Iterator[Mistake]:

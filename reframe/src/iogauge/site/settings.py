@@ -19,7 +19,6 @@ from iogauge.core import words
 from iogauge.core.paths import project_root, stages_dir, state_dir
 from iogauge.core.yamlfile import Mistake, YamlError, located
 from iogauge.core.yamlfile import load as load_yaml
-from iogauge.node.kinds import traits
 from iogauge.site import machine, stack
 from iogauge.site.extras import PartitionExtras
 from iogauge.site.folders import (
@@ -94,15 +93,9 @@ def _fill_in(data: dict[str, Any], folder: Path, session: str, runs: bool) -> No
                 machine.complete(partition, data["environments"])
                 detected.update(partition["environs"])
             extras = PartitionExtras.model_validate(partition["extras"])
-            target = extras.target
-            caching = traits(target.type, target.cache, target.honours_o_direct)
-            added = [
-                words.TARGET,
-                *([words.O_DIRECT] if caching.honours_o_direct else []),
-                *([words.LUSTRE] if target.striped_by == "lustre" else []),
-                *(right for right in extras.rights if right in words.PARTITION),
-            ]
-            partition["features"] = sorted({*partition.get("features", []), *added})
+            partition["features"] = sorted(
+                {*partition.get("features", []), *extras.implied_features}
+            )
     for environment in data["environments"]:
         if DARSHAN in environment.get("extras", {}):
             environment["features"] = sorted(

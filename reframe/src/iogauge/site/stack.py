@@ -301,22 +301,11 @@ def stacks(folders: Sequence[Path], system: str, host: str) -> list[str]:
     return [str(p) if p.is_dir() else p.name for p in dict.fromkeys(places)]
 
 
-def runs_here(folders: Sequence[Path], system: str, host: str) -> bool:
-    """Return whether all jobs of the selected site run where they are submitted."""
-    site = _selected(folders, system, host)
-    partitions = [
-        p for s in (site[1]["systems"] if site else ()) for p in s["partitions"]
-    ]
-    return all(partition.get("scheduler") == "local" for partition in partitions)
-
-
 def main() -> int:
     """Print the stacks of the site that the environment variables or the host select."""
     system = os.environ.get("IOGAUGE_SYSTEM") or os.environ.get("RFM_SYSTEM") or ""
     here = site_folders(*site_dirs()), system, socket.gethostname()
     try:
-        if sys.argv[1:] == ["--local"]:
-            return 0 if runs_here(*here) else 1
         found = stacks(*here)
     except (ValueError, OSError) as error:
         print(visible_lines(f"environment: {error}"), file=sys.stderr)

@@ -8,13 +8,13 @@ least, mean and standard deviation over the iterations (-i), of which there is o
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
 from iogauge.core.measurement import Phase, Quantity, ToolOutput, ToolOutputError
-from iogauge.core.untrusted import is_number
 from iogauge.core.versions import too_old
 from iogauge.core.words import MDTEST
 from iogauge.tools.arguments import arguments, said
@@ -125,11 +125,15 @@ def parse_table(text: str) -> ToolOutput:
     Raises :class:`ToolOutputError` if the table is missing, cut, damaged, or not the only one.
     """
     text = "\n".join(text.splitlines()) + "\n"
-    # Lines before mdtest's first one are the launcher's.
-    own = text[began.start() :] if (began := _DATE.search(text)) else text
+    own = text
+    began = _DATE.search(text)
+    if began:
+        # Lines before mdtest's first one are the launcher's.
+        own = text[began.start() :]
     warnings = unique(COMPLAINT.findall(own))
     launch = _one_launch(text, warnings)
-    tasks, nodes = int(launch[2]), int(launch[3])
+    tasks = int(launch[2])
+    nodes = int(launch[3])
     tables = _tables(text, launch[1], warnings)
     dates = _DATE.findall(text)
     if [what for what, _ in dates] != ["started", "finished"]:
@@ -140,42 +144,44 @@ def parse_table(text: str) -> ToolOutput:
             f"{excerpt(text.rstrip().splitlines()[-1])!r}"
         )
     work = _WORK.search(text)
-    if tasks < 1 or nodes < 1 or work is None or int(work[1]) != tasks:
+    if work is None or int(work[1]) != tasks or tasks < 1 or nodes < 1:
         raise ToolOutputError(
-            f"mdtest output: expected a line '{tasks} tasks, N files', found "
-            f"{excerpt(work[0] if work else '')!r}"
+            f"mdtest output: expected a line '{tasks} tasks, N files', found {work and work[0]!r}"
         )
     parameters: dict[str, object] = {
         "iterations": 1,
         "items": int(work[2]),
         "begins_at": work.end(),
     }
-    if shift := SHIFT.search(text):
+    shift = SHIFT.search(text)
+    if shift:
         parameters["shift"] = int(shift[1])
     hits = _CONTINUE.findall(text)
-    command = _COMMAND.search(text)
+    command = ""
+    for match in _COMMAND.finditer(text):
+        command = match[1].strip()
     # The phase that makes files writes the status file, and the others read it.
-    of_file = command is not None and re.search(r"'?-x\b", command[1]) is not None
+    of_file = re.search(r"'?-x\b", command) is not None
     counts = [int(work[2]), *(int(most) * tasks for most in hits)]
     if min(counts) < 1:
         raise ToolOutputError(
             f"mdtest output: it did {min(counts)} operations: nothing was measured"
         )
     times = tables.get("time", {})
-    phases = tuple(
-        _phase(name, rate, times.get(name), counts, not of_file or "creation" in name)
-        for name, rate in tables["rate"].items()
-        if rate > 0
-    )
+    phases = []
+    for name, rate in tables["rate"].items():
+        if rate > 0:
+            certain = not of_file or "creation" in name
+            phases.append(_phase(name, rate, times.get(name), counts, certain))
     if not phases:
         raise ToolOutputError("mdtest: every rate in the table is 0.000: no phase ran")
     return ToolOutput(
         tool="mdtest",
         version=launch[1],
-        phases=phases,
+        phases=tuple(phases),
         tasks=tasks,
         nodes=nodes,
-        command=command[1].strip() if command else "",
+        command=command,
         warnings=warnings,
         parameters=parameters,
         moments=tuple(
@@ -189,8 +195,7 @@ def _one_launch(text: str, warnings: Sequence[str]) -> re.Match[str]:
     if not launches:
         raise ToolOutputError(
             "this is not mdtest output: no line 'mdtest-... was launched with'; it begins: "
-            f"{excerpt(text)}"
-            + (f"; mdtest complained: {warnings[0]}" if warnings else "")
+            + "; mdtest complained: ".join([excerpt(text), *warnings[:1]])
         )
     if len(launches) > 1:
         raise ToolOutputError(
@@ -203,21 +208,29 @@ def _tables(
     text: str, version: str, warnings: Sequence[str]
 ) -> dict[str, dict[str, float]]:
     """Return the rows of each SUMMARY table."""
-    headers, found = _TABLE.findall(text), list(_SUMMARY.finditer(text))
-    tables = {
-        match[1]: _rows(text[match.end() :].split("\n"), match[1]) for match in found
-    }
+    headers = _TABLE.findall(text)
+    found = list(_SUMMARY.finditer(text))
+    tables = {}
+    for match in found:
+        tables[match[1]] = _rows(text[match.end() :].split("\n"), match[1])
     if not len(headers) == len(found) == len(tables):
         raise ToolOutputError(
             f"mdtest printed {excerpt(' '.join(headers), 1)!r}: expected a table of rates in ops/sec and one of times at "
             "most, '(of 1 iterations)', with Max, Min, Mean and Std Dev alone, and of one number of tasks"
         )
     if "rate" not in tables:
+        last = excerpt(text.rstrip().splitlines()[-1])
+        reasons = [f"it complained: {warning}" for warning in warnings[-1:]]
+        old = too_old(MDTEST, version)
+        if old:
+            reasons.append(f"{MDTEST}: {old}")
         raise ToolOutputError(
-            "mdtest printed no table 'SUMMARY rate': it failed or was killed; last line "
-            f"{excerpt(text.rstrip().splitlines()[-1])!r}"
-            + (f"; it complained: {warnings[-1]}" if warnings else "")
-            + (f"; {MDTEST}: {old}" if (old := too_old(MDTEST, version)) else "")
+            "; ".join(
+                [
+                    f"mdtest printed no table 'SUMMARY rate': it failed or was killed; last line {last!r}",
+                    *reasons,
+                ]
+            )
         )
     if "time" in tables and list(tables["time"]) != list(tables["rate"]):
         raise ToolOutputError(
@@ -264,11 +277,12 @@ def _phase(
             f"mdtest: {name!r} at {rate} ops/s in {time} s is not {done} operations, which it began with; the "
             "output is damaged"
         )
-    operations = fitting[-1] if fitting else None
-    # Below half a millisecond the table shows no time.
-    seconds = operations / rate if operations else max(time or 0, _PRINTED)
     rates = {"rate": Quantity(rate, "ops/s")}
-    return Phase(name=PHASES[name], rates=rates, seconds=seconds, operations=operations)
+    if fitting:
+        operations = fitting[-1]
+        return Phase(PHASES[name], rates, operations / rate, operations=operations)
+    # Below half a millisecond the table shows no time.
+    return Phase(PHASES[name], rates, max(time or 0, _PRINTED))
 
 
 _CELL: Final = re.compile(r"\d\.\d{10}e[+-]\d{2,3}")
@@ -322,19 +336,32 @@ def parse_rank_csv(text: str, tasks: int | None = None) -> tuple[RankPhase, ...]
     for rank, (label, _) in enumerate(rows[1:]):
         if label != str(rank):
             raise ToolOutputError(f"{where}: rank {label} is out of order")
-    ranks = len(own) if tasks is None else tasks
-    if not own or len(own) != ranks:
-        raise ToolOutputError(f"{where}: {len(own)} ranks, expected {ranks or 'some'}")
+    if not own or tasks not in (None, len(own)):
+        raise ToolOutputError(f"{where}: {len(own)} ranks, expected {tasks or 'some'}")
+    return _rank_phases(names, rows[0][1], own)
+
+
+def _rank_phases(
+    names: Sequence[str],
+    overall: Sequence[tuple[float, float] | None],
+    own: Sequence[Sequence[tuple[float, float] | None]],
+) -> tuple[RankPhase, ...]:
+    """Return the phases of the rank details: the row of all ranks, and the rows of each."""
+    where = "mdtest rank details"
     phases = []
     for column, name in enumerate(names):
-        overall = rows[0][1][column]
-        if overall is None:
+        of_all = overall[column]
+        if of_all is None:
             continue
-        told = [] if name.startswith("Tree") else [cells[column] for cells in own]
-        if None in told:
-            raise ToolOutputError(f"{where}: {name!r} lacks {told.count(None)} ranks")
-        rank_seconds = tuple(cell[1] for cell in told if cell)
-        phases.append(RankPhase(PHASES[name], *overall, rank_seconds))
+        rank_seconds: list[float] = []
+        if not name.startswith("Tree"):
+            timed = [cells[column] for cells in own]
+            if None in timed:
+                raise ToolOutputError(
+                    f"{where}: {name!r} lacks {timed.count(None)} ranks"
+                )
+            rank_seconds = [cell[1] for cell in timed if cell]
+        phases.append(RankPhase(PHASES[name], *of_all, tuple(rank_seconds)))
     if not phases:
         raise ToolOutputError(f"{where}: the row 'all' is empty: no phase ran")
     return tuple(phases)
@@ -348,7 +375,10 @@ def _rank_row(
     label, *rest = line.split(",")
     if label != "all" and not re.fullmatch(r"0|[1-9]\d{0,8}", label):
         raise ToolOutputError(f"{where}: unknown row {excerpt(line)!r}")
-    expected = 1 + 2 * (len(names) if label == "all" else len(names) - 2)
+    phases = len(names)
+    if label != "all":
+        phases -= 2
+    expected = 1 + 2 * phases
     if len(rest) != expected:
         raise ToolOutputError(f"{where}: {len(rest)} values, expected {expected}")
     cells: list[tuple[float, float] | None] = []
@@ -356,13 +386,13 @@ def _rank_row(
         if name == "Directory read" or (not rate and not seconds):
             cells.append(None)
             continue
-        pair = tuple(
-            float(cell) if _CELL.fullmatch(cell) else -1.0 for cell in (rate, seconds)
-        )
-        if not all(is_number(value) and value > 0 for value in pair):
-            raise ToolOutputError(
-                f"{where}: {excerpt(rate)!r} and {excerpt(seconds)!r}, expected numbers above 0"
-            )
+        pair = []
+        for cell in (rate, seconds):
+            if not _CELL.fullmatch(cell) or not 0 < float(cell) < math.inf:
+                raise ToolOutputError(
+                    f"{where}: {excerpt(rate)!r} and {excerpt(seconds)!r}, expected numbers above 0"
+                )
+            pair.append(float(cell))
         cells.append((pair[0], pair[1]))
     return label, cells
 

@@ -1,6 +1,6 @@
 """What the layers below the file system carry.
 
-- check: scenarios that measure network, memory and devices
+- ceilings_check: scenarios that measure network, memory and devices
 - ceilings_command: ceilings
 - guilty: who makes pairs of nodes slow
 - iperf3: streams between nodes, and their reports

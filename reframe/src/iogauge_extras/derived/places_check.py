@@ -17,8 +17,8 @@ from iogauge.site.extras import PartitionExtras
 from iogauge.site.references import leaves
 from iogauge.site.topology import Servers
 from iogauge_extras.derived import derive
-from iogauge_extras.derived.check import DerivedCheck, Formula
 from iogauge_extras.derived.derive import NotComputable, Operands, Source
+from iogauge_extras.derived.derived_check import DerivedCheck, Formula
 
 
 def _partition_extras() -> dict[str, PartitionExtras]:

@@ -1,7 +1,7 @@
 """Special loads: for hours, on a full target, beside another load, of a training; a cold walk.
 
 - two_jobs: two jobs of fio at the same time
-- check: scenarios: latency over queue depth, bandwidth over hours, a filled target
+- fio_loads_check: scenarios: latency over queue depth, bandwidth over hours, a filled target
 - checkpoint_check: a scenario: a model's state, saved and read again
 - filling: the target up to a fill level
 - interference_check: scenarios: one load beside another

@@ -1,4 +1,4 @@
-"""Draw rows as SVG: the probes of a needle, layers, partitions side by side, two sides, all scenarios; and maps of cells.
+"""Draw rows as SVG: the probes of a needle, partitions side by side, two sides, all scenarios; and maps of cells.
 
 Each figure of rows is a list of :class:`Bar` on one horizontal axis. It has the style of :mod:`iogauge_extras.page.charts`.
 """
@@ -9,79 +9,67 @@ import contextlib
 import math
 import statistics
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from html import escape
-from itertools import groupby
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from iogauge.core.paths import project_root
-from iogauge.core.text import count, visible
-from iogauge.core.units import UnitError, convert, format_bytes, format_value, with_unit
+from iogauge.core.text import visible
+from iogauge.core.units import UnitError, convert, format_value, with_unit
 from iogauge.core.untrusted import numbers
 from iogauge.judge.verdict import Verdict
 from iogauge.records.record import LAYER_CHECKS, MetricRecord, Record
 from iogauge.site import folders
 from iogauge.site.reference_notes import PUBLISHED
 from iogauge.site.references import References, leaves
-from iogauge_extras.ceilings.table import Chain
 from iogauge_extras.page.charts import (
-    TOP,
-    WIDE,
     Axis,
+    across,
     bounds,
     figure,
     linked,
     mark,
+    symbol,
+    upright,
     word,
 )
-from iogauge_extras.page.sweeps import (
-    Dot,
-    Plot,
-    Trace,
-    drawable,
-    held_of,
-    label_of,
-    spaced,
-)
+from iogauge_extras.page.sweeps import Dot, Plot, drawable, held_of, label_of, spaced
 
 if TYPE_CHECKING:
     from iogauge_extras.compare.sides import Ratio
 
-#: A layer is drawn to scale up to this multiple of the least.
-_FAR: Final = 8.0
-
 #: The bars of a ranking that are drawn: the slowest, and the fastest.
 _SLOWEST, _FASTEST = 24, 8
 
-#: Height of a row and of a label above it, and where bars begin and end.
-_STEP, _ABOVE, _LEFT, _END = 22, 19, 158, 84
+#: Height of a row and of a label above it; pixels beside the bars for labels and for texts.
+_STEP, _ABOVE, _LABELS, _TEXTS = 22, 19, 130, 84
 
-#: Width of a gauge.
-_GAUGE: Final = 160
-
-#: Characters of a label that fit beside its bar, and above it.
-_BESIDE, _LONGEST = 14, 60
+#: Characters of a label that fit beside its bar, and above it on a narrow screen.
+_BESIDE, _LONGEST = 14, 42
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Bar:
-    """A row: its label, the bar up to ``value``, the text at its end, and a tooltip.
+    """A row of a figure."""
 
-    ``heading`` is a line above it. ``marks`` are classes of lines across the row, at their values, with a tooltip each.
-    ``interval`` is drawn as a line, around a dot of the class ``kind``.
-    """
-
-    label: str
+    label: str = ""
+    #: A line above the label.
+    heading: str = ""
+    #: Where the bar ends; None draws none.
     value: float | None = None
+    #: Text at the right end.
     text: str = ""
     tip: str = ""
+    #: Classes of the bar: ``slow``, ``off``.
     kind: str = ""
-    heading: str = ""
+    #: Lines across the row: class, value, tooltip.
     marks: Sequence[tuple[str, float, str]] = ()
     dots: Sequence[float] = ()
-    track: float | None = None
+    #: Values that meet the reference.
     band: tuple[float, float] | None = None
+    #: Drawn as a line, around a dot in the bar's place.
     interval: tuple[float, float] | None = None
+    #: Where the record is on the page.
     link: str = ""
 
 
@@ -97,66 +85,62 @@ def rows(
     The axis is logarithmic if it begins above 0.
     """
     above = any(len(bar.label) > _BESIDE for bar in bars)
-    axis = Axis(low, high, 24 if above else _LEFT, WIDE - _END, low > 0)
-    parts, y = [], TOP - 14
+    axis = Axis(low, high, 0, 100, low > 0)
+    parts, y = [], 0
     for bar in bars:
         name = f"name {bar.kind}".replace(" slow", " word")
         if bar.heading:
-            parts.append(word(8, y + 14, bar.heading[:_LONGEST], "number"))
+            parts.append(word("0", y + 14, _shortened(bar.heading), "number"))
             y += _ABOVE
         if above:
-            parts.append(word(24, y + 14, bar.label[:_LONGEST], name))
+            parts.append(word("0", y + 14, _shortened(bar.label), name))
             y += _ABOVE
         else:
-            parts.append(word(_LEFT - 8, y + 15, bar.label, name, "end"))
+            parts.append(word("-8", y + 15, bar.label, name, "end"))
         parts += _row(bar, axis, y)
+        if bar.text:
+            text = word("8", 15, bar.text, "number")
+            parts.append(symbol(100, y, text))
         y += _STEP
     grid = []
-    for value, words in (ticks or {}).items():
+    for number, (value, words) in enumerate((ticks or {}).items()):
         at = axis.at(value)
-        grid.append(mark("path", "grid", d=f"M{at:.1f} {TOP - 14}V{y + 2}"))
-        grid.append(word(at, y + 18, words, anchor="middle"))
-    return figure(title, [*grid, *parts], y + (26 if ticks else 8))
+        kind = "odd" if number % 2 else ""
+        grid.append(upright("grid", at, 0, y + 2))
+        grid.append(word(across(at), y + 18, words, kind, "middle"))
+    high_px = y + (26 if ticks else 8)
+    left = 8 if above else _LABELS
+    return figure(title, [*grid, *parts], high_px, left=left, right=_TEXTS)
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
 
 
 def _row(bar: Bar, axis: Axis, y: int, thick: int = 14) -> Iterator[str]:
-    left, x, middle = axis.start, axis.at, y + 11
+    x, middle = axis.at, y + 11
     top = middle - thick // 2
-    if bar.track:
-        yield mark(
-            "rect",
-            "track",
-            x=left,
-            y=top - 1,
-            width=x(bar.track) - left,
-            height=thick + 2,
-        )
     if bar.band:
         low, high = map(x, bar.band)
-        yield mark("rect", "band", x=low, y=y + 2, width=high - low, height=18)
+        width = across(high - low)
+        yield mark("rect", "band", x=across(low), y=y + 2, width=width, height=18)
     if bar.interval and bar.value is not None:
         low, high = map(x, bar.interval)
-        ends = f"M{low:.1f} {y + 7}v8M{high:.1f} {y + 7}v8"
-        yield mark("path", "part", d=f"M{low:.1f} {middle}H{high:.1f}{ends}")
-        yield mark(
-            "circle", f"run {bar.kind}", bar.tip, cx=x(bar.value), cy=middle, r=4.5
-        )
+        ends = across(low), across(high)
+        yield mark("line", "part", x1=ends[0], x2=ends[1], y1=middle, y2=middle)
+        at = across(x(bar.value))
+        yield mark("circle", f"run {bar.kind}", bar.tip, cx=at, cy=middle, r=4.5)
     elif bar.value is not None:
-        width = max(x(bar.value) - left, 1.0)
-        shape = mark(
-            "rect", f"bar {bar.kind}", bar.tip, x=left, y=top, width=width, height=thick
-        )
+        width = across(max(x(bar.value), 0.3))
+        kind = f"bar {bar.kind}"
+        shape = mark("rect", kind, bar.tip, x=0, y=top, width=width, height=thick)
         yield linked(shape, bar.link, bar.tip)
-        if bar.value > axis.high:
-            yield mark("path", "run", d=f"M{x(axis.high) + 3:.1f} {y + 5}l10 6l-10 6z")
     for dot in bar.dots:
         if not axis.beyond(dot):
-            yield mark("circle", "sample", cx=x(dot), cy=middle, r=1.8)
+            yield mark("circle", "sample", cx=across(x(dot)), cy=middle, r=1.8)
     for kind, value, tip in bar.marks:
         if not axis.beyond(value):
-            yield mark("path", kind, tip, d=f"M{x(value):.1f} {y}v{_STEP}")
-    if bar.text:
-        yield word(WIDE - 8, y + 15, bar.text, "number", "end")
+            yield upright(kind, x(value), y, y + _STEP, tip)
 
 
 def probes_of(metric: MetricRecord) -> dict[str, float]:
@@ -177,114 +161,97 @@ def ranking(title: str, metric: MetricRecord, outliers: Collection[str]) -> str:
     ranked = sorted(probes_of(metric).items(), key=lambda probe: probe[1])
     shown = ranked
     if len(ranked) > _SLOWEST + _FASTEST:
-        between = [
-            probe for probe in ranked[_SLOWEST:-_FASTEST] if probe[0] in outliers
-        ]
-        shown = [*ranked[:_SLOWEST], *between, *ranked[-_FASTEST:]]
+        middle_part = ranked[_SLOWEST:-_FASTEST]
+        named = [probe for probe in middle_part if probe[0] in outliers]
+        shown = [*ranked[:_SLOWEST], *named, *ranked[-_FASTEST:]]
     middle = float(metric.median)
     _, top = bounds([rate for _, rate in ranked], [middle])
-    marks = [("reference", middle, "median of all")]
-
-    def bar(name: str, rate: float) -> Bar:
-        label, kind = (f"{name} ◀ slow", "slow") if name in outliers else (name, "")
-        against = f", {rate / middle - 1:+.1%} against the median" if middle else ""
-        tip = f"{name}: {with_unit(rate, metric.unit)}{against}"
-        return Bar(label[:22], rate, format_value(rate), tip, kind, marks=marks)
-
+    bars = []
+    for name, rate in shown:
+        slow = name in outliers
+        tip = f"{name}: {with_unit(rate, metric.unit)}"
+        if middle:
+            tip += f", {rate / middle - 1:+.1%} against the median"
+        bars.append(
+            Bar(
+                label=(f"{name} ◀ slow" if slow else name)[:22],
+                value=rate,
+                text=format_value(rate),
+                tip=tip,
+                kind="slow" if slow else "",
+                marks=[("reference", middle, "median of all")],
+            )
+        )
     more = f", and {len(ranked) - len(shown)} more" if len(shown) < len(ranked) else ""
-    ticks = {middle: f"median {with_unit(middle, metric.unit)}{more}"}
-    return rows(title, [bar(*probe) for probe in shown], 0.0, top, ticks)
+    ticks = {middle: f"median {with_unit(middle, metric.unit)}"}
+    return rows(title + more, bars, 0.0, top, ticks)
 
 
 def gauge(metric: MetricRecord) -> str:
     """Return one line: the samples, the median as a bar, the reference and the ceiling as marks."""
     reference = drawable(metric)
-    held = {
-        "reference": reference.value if reference else None,
-        "ceiling": metric.ceiling,
-    }
-    known = {name: float(value) for name, value in held.items() if value}
+    known: dict[str, float] = {}
+    if reference and reference.value:
+        known["reference"] = reference.value
+    if metric.ceiling:
+        known["ceiling"] = float(metric.ceiling)
     # A value is drawn against what it is held against, whatever an outlier among the samples does.
     top = 1.06 * max([float(metric.median), *known.values()])
     if not known or not 0 < top < math.inf:
         return ""  # nothing to draw against: a bar would show a share of nothing
-    axis = Axis(0.0, top, 2, _GAUGE - 2)
     band = None
     if reference and (reference.least or reference.most):
         less = metric.better == "less" and reference.most
         band = (0.0 if less else reference.least or 0.0, reference.most or top)
-    kind = "slow" * (metric.verdict is Verdict.FAIL) + " off" * (
-        not metric.verdict.is_valid
+    kinds = []
+    if metric.verdict is Verdict.FAIL:
+        kinds.append("slow")
+    if not metric.verdict.is_valid:
+        kinds.append("off")
+    styles = {"reference": "published", "ceiling": "ceiling"}
+    bar = Bar(
+        value=float(metric.median),
+        kind=" ".join(kinds),
+        marks=[(styles[name], value, "") for name, value in known.items()],
+        dots=numbers(metric.samples)[:40],
+        band=band,
     )
-    lines = [
-        (n.replace("reference", "published"), value, "") for n, value in known.items()
-    ]
-    dots = numbers(metric.samples)[:40]
-    bar = Bar("", float(metric.median), "", "", kind, "", lines, dots, top, band)
     words = [f"measured {with_unit(metric.median, metric.unit)}"]
     words += [f"{name} {format_value(value)}" for name, value in known.items()]
+    drawn = "".join(_row(bar, Axis(0.0, top, 0, 100), 0, 6))
     return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" class="iog gauge" viewBox="0 0 {_GAUGE} {_STEP}" role="img" '
-        f'aria-label="{escape(visible(", ".join(words)))}">{"".join(_row(bar, axis, 0, 6))}</svg>'
+        f'<svg class="iog gauge" height="{_STEP}" role="img" '
+        f'aria-label="{escape(visible(", ".join(words)))}">{drawn}</svg>'
     )
-
-
-def layers(chain: Chain, partition: str) -> str:
-    """Return the layers of a direction, from the devices up: declared, measured, and what was reached."""
-    known = [(row.name, row.declared, row.measured) for row in chain.rows]
-    known = [row for row in known if row[1] or row[2]]
-    reached = "reach"
-    if chain.reached:
-        known.append(("reached", None, chain.reached.bytes_s))
-        best = chain.reached.record
-        reached = "slow" if best and best.verdict is Verdict.FAIL else "reach"
-    values = [v for row in known for v in row[1:] if v]
-    # A layer that carries far more than the others would leave nothing of them to see.
-    top = max((v for v in values if v <= _FAR * min(values)), default=1.0)
-
-    def bar(name: str, declared: float | None, measured: float | None) -> Bar:
-        value = measured or (declared if declared and declared > top else None)
-        text = f"{format_bytes(measured or declared or 0)}/s"
-        said = f"{name}: declared {format_bytes(declared)}/s" if declared else ""
-        tip = f"{name}: measured {format_bytes(measured)}/s" if measured else said
-        marks = [("ceiling", declared, said)] if declared else []
-        kind = reached if name == "reached" else ""
-        return Bar(name, value, text, tip, kind, marks=marks, track=declared)
-
-    title = f"{partition}, {chain.direction}, {count(chain.nodes, 'node')}"
-    return rows(title, [bar(*row) for row in known], 0.0, top)
 
 
 def beside(plot: Plot, anchor: Callable[[Dot], str]) -> str:
     """Return the curves of a plot that has one value of the parameter as bars, one below the other."""
-
-    def bar(nth: int, trace: Trace, dot: Dot) -> Bar:
-        kind = f"c{nth}" + " off" * (not dot.metric.verdict.is_valid)
-        marks = (
-            [("published", dot.reference.value, held_of(dot))] if dot.reference else []
-        )
-        tip, link = label_of(trace.name, dot), anchor(dot)
-        text = format_value(dot.value)
-        return Bar(
-            trace.name,
-            dot.value,
-            text,
-            tip,
-            kind,
-            marks=marks,
-            dots=dot.samples,
-            link=link,
-        )
-
-    found = [
-        bar(nth, one, dot) for nth, one in enumerate(plot.traces) for dot in one.dots
-    ]
-    values = [
-        v for bar in found for v in (bar.value or 0.0, *(mark[1] for mark in bar.marks))
-    ]
+    found = []
+    for number, trace in enumerate(plot.traces):
+        for dot in trace.dots:
+            marks = []
+            if dot.reference:
+                marks.append(("published", dot.reference.value, held_of(dot)))
+            off = "" if dot.metric.verdict.is_valid else " off"
+            found.append(
+                Bar(
+                    label=trace.name,
+                    value=dot.value,
+                    text=format_value(dot.value),
+                    tip=label_of(trace.name, dot),
+                    kind=f"c{number}{off}",
+                    marks=marks,
+                    dots=dot.samples,
+                    link=anchor(dot),
+                )
+            )
+    values = [dot.value for dot in plot.dots]
+    values += [dot.reference.value for dot in plot.dots if dot.reference]
     words = [plot.title, plot.shown_unit, f"{plot.x_name} {spaced(plot.dots[0].text)}"]
-    mark = "; mark: reference" if any(bar.marks for bar in found) else ""
-    title = ": ".join(filter(None, words)) + mark
+    title = ": ".join(filter(None, words))
+    if any(bar.marks for bar in found):
+        title += "; mark: reference"
     return rows(title, found, 0.0, 1.08 * max(values))
 
 
@@ -294,36 +261,35 @@ _RATIOS: Final = (1.02, 1.05, 1.1, 1.25, 1.5, 2.0, 4.0, 8.0, 16.0)
 
 def ratios(title: str, found: Sequence[Ratio]) -> str:
     """Return ratios with their intervals on a logarithmic axis, below their cases; 1 is no difference."""
-    ends = [v for row in found for v in (row.ratio, row.low, row.high) if v]
-    reach = min(1.04 * max([1.06, *ends, *(1 / v for v in ends)]), 16.0)
-    drawn = []
-    for case, mine in groupby(found, key=lambda row: row.case):
-        for nth, row in enumerate(mine):
-            low, high = row.low or row.ratio, row.high or row.ratio
-            tip = f"{row.case} {row.metric}: B / A = {row.ratio:.3f} (95 %: {low:.3f} to {high:.3f})"
-            kind, heading = (
-                "" if row.mark in ("better", "worse") else "off",
-                case if nth == 0 else "",
+    reach = 1.06
+    drawn: list[Bar] = []
+    case = ""
+    for row in found:
+        low, high = row.low or row.ratio, row.high or row.ratio
+        for value in (row.ratio, low, high):
+            if value:
+                reach = max(reach, value, 1 / value)
+        drawn.append(
+            Bar(
+                label=row.metric[:_BESIDE],
+                heading=row.case if row.case != case else "",
+                value=row.ratio,
+                text=f"{row.ratio:.3f}",
+                tip=f"{row.case} {row.metric}: B / A = {row.ratio:.3f} (95 %: {low:.3f} to {high:.3f})",
+                kind="" if row.mark in ("better", "worse") else "off",
+                marks=[("reference", 1.0, "no difference")],
+                interval=(low, high),
             )
-            marks = [("reference", 1.0, "no difference")]
-            bar = Bar(
-                row.metric[:_BESIDE],
-                row.ratio,
-                f"{row.ratio:.3f}",
-                tip,
-                kind,
-                heading,
-                marks,
-            )
-            drawn.append(replace(bar, interval=(low, high)))
-    known = [mark for mark in _RATIOS if mark <= reach][-2:]
-    ticks = {
-        v: f"{v:.3g}" for v in (*(1 / mark for mark in reversed(known)), 1.0, *known)
-    }
+        )
+        case = row.case
+    reach = min(1.04 * reach, 16.0)
+    known = [ratio for ratio in _RATIOS if ratio <= reach][-2:]
+    places = [*(1 / ratio for ratio in reversed(known)), 1.0, *known]
+    ticks = {place: f"{place:.3g}" for place in places}
     return rows(title, drawn, 1 / reach, reach, ticks)
 
 
-#: Units that an overview has an axis for, each with what is drawn on it.
+#: Units that an overview has an axis for.
 _OVERVIEWS: Final = ("MiB/s", "ops/s")
 
 
@@ -351,56 +317,88 @@ def _published() -> list[Published]:
     return list(best.values())
 
 
-def overviews(
-    records: Iterable[Record], anchor: Callable[[Record], str]
-) -> Iterator[str]:
-    """Yield a figure for each kind of rate: the best case of each check, beside published systems."""
-    best: dict[tuple[str, ...], tuple[float, MetricRecord, Record]] = {}
+class _Best(NamedTuple):
+    """The best case of a check on a partition, in the unit of an overview."""
+
+    value: float
+    metric: MetricRecord
+    record: Record
+
+
+def _best(records: Iterable[Record], unit: str) -> dict[tuple[str, str, str], _Best]:
+    """Return the best value of each metric and check in a unit, by partition, check and metric."""
+    best: dict[tuple[str, str, str], _Best] = {}
     for record in records:
-        for metric in record.metrics if record.check not in LAYER_CHECKS else ():
-            for unit in (
-                _OVERVIEWS if metric.verdict.is_valid and metric.median > 0 else ()
-            ):
-                with contextlib.suppress(UnitError):
-                    value = convert(float(metric.median), metric.unit, unit)
-                    key = (unit, record.where, record.check, metric.name)
-                    if key not in best or value > best[key][0]:
-                        best[key] = (value, metric, record)
+        for metric in record.metrics:
+            below = record.check in LAYER_CHECKS
+            if below or not metric.verdict.is_valid or metric.median <= 0:
+                continue
+            with contextlib.suppress(UnitError):
+                value = convert(float(metric.median), metric.unit, unit)
+                key = (record.where, record.check, metric.name)
+                if key not in best or value > best[key].value:
+                    best[key] = _Best(value, metric, record)
+    return best
+
+
+def overviews(
+    records: Sequence[Record], anchor: Callable[[Record], str]
+) -> Iterator[tuple[str, str]]:
+    """Yield, for each kind of rate, the best case of each check, and the same beside published systems; empty if none fits."""
     others = _published()
     for unit in _OVERVIEWS:
-        mine = {key[1:]: one for key, one in best.items() if key[0] == unit}
-        if not mine:
+        best = _best(records, unit)
+        if not best:
             continue
-        several = len({place for place, *_ in mine}) > 1
-        found = []
-        for (place, check, name), (value, metric, record) in mine.items():
-            label = f"{f'{place} ' if several else ''}{check} {name}"
-            kind = "slow" if metric.verdict is Verdict.FAIL else ""
-            told = f"{with_unit(metric.median, metric.unit)}, {metric.verdict.value}"
-            tip, link = f"{record.short_name} {name}: {told}", anchor(record)
-            found.append(Bar(label, value, format_value(value), tip, kind, link=link))
-        names = {name for *_, name in mine} - {""}
-        systems = {record.system for *_, record in mine.values()}
-        fitting = [p for p in others if p.unit == unit and p.metric in names]
-        for one in (p for p in fitting if p.system not in systems):
-            name = f"{one.system} {one.check} {one.metric}"
-            tip = f"published: {name}: {with_unit(one.value, one.unit)}"
-            heading = "Published systems" if len(found) == len(mine) else ""
-            found.append(
-                Bar(name, one.value, format_value(one.value), tip, "off", heading)
+        several = len({place for place, _, _ in best}) > 1
+        mine = []
+        for (place, check, name), (value, metric, record) in best.items():
+            text = f"{with_unit(metric.median, metric.unit)}, {metric.verdict.value}"
+            label = f"{check} {name}"
+            mine.append(
+                Bar(
+                    label=f"{place} {label}" if several else label,
+                    value=value,
+                    text=format_value(value),
+                    tip=f"{record.short_name} {name}: {text}",
+                    kind="slow" if metric.verdict is Verdict.FAIL else "",
+                    link=anchor(record),
+                )
             )
-        values = [bar.value or 1.0 for bar in found]
-        low, high = min(values) / 2, max(values) * 2
-        first, last = math.ceil(math.log10(low)), math.floor(math.log10(high))
-        ticks = {10.0**n: f"{10.0**n:,.10g}" for n in range(first, last + 1)}
-        yield rows(
-            f"Best case of each check, {unit}, logarithmic", found, low, high, ticks
-        )
+        names = {name for _, _, name in best}
+        systems = {found.record.system for found in best.values()}
+        published = []
+        for one in others:
+            fits = one.unit == unit and one.metric in names
+            if fits and one.system not in systems:
+                label = f"{one.system} {one.check} {one.metric}"
+                tip = f"published: {label}: {with_unit(one.value, one.unit)}"
+                published.append(
+                    Bar(
+                        label=label,
+                        value=one.value,
+                        text=format_value(one.value),
+                        tip=tip,
+                        kind="off",
+                    )
+                )
+        title = f"Best case of each check, {unit}, logarithmic"
+        beside_them = _logarithmic(title, [*mine, *published]) if published else ""
+        yield _logarithmic(title, mine), beside_them
+
+
+def _logarithmic(title: str, bars: Sequence[Bar]) -> str:
+    values = [bar.value or 1.0 for bar in bars]
+    low, high = min(values) / 2, max(values) * 2
+    first, last = math.ceil(math.log10(low)), math.floor(math.log10(high))
+    ticks = {10.0**n: f"{10.0**n:,.10g}" for n in range(first, last + 1)}
+    return rows(title, bars, low, high, ticks)
 
 
 #: Rows and columns that are drawn: those with the slowest cells.
 _CELLS: Final = 48
-_NAMES, _HIGH, _CHARACTER = 100, 18, 8
+#: Pixels for the names of rows, and of a row's height.
+_NAMES, _HIGH = 92, 18
 
 Cells = Mapping[tuple[str, str], float]
 
@@ -428,29 +426,37 @@ def maps(records: Sequence[Record]) -> Iterator[tuple[str, str, str, Cells, Reco
 def cells_map(title: str, unit: str, cells: Cells, named: Collection[str]) -> str:
     """Return the map: the darker a cell, the slower beside the median of the faster half; ``named`` rows or columns are red."""
     middle = statistics.median(sorted(cells.values())[len(cells) // 2 :])
-    rows, columns = (_slowest(cells, side) for side in (0, 1))
-    width = (WIDE - _NAMES - 16) / len(columns)
+    lines, columns = _slowest(cells, 0), _slowest(cells, 1)
+    width = 100 / len(columns)
+    # A narrow screen has room for some three names of this length.
+    room = max(1, len(columns) // max(1, 24 // len(max(columns, key=len))))
     parts = []
-    for nth, row in enumerate(rows):
-        y = TOP + _HIGH * nth
-        parts.append(word(_NAMES - 6, y + 13, row[-12:], "number", "end"))
-        for at, column in enumerate(columns):
-            if (rate := cells.get((row, column))) is not None:
-                share = rate / middle if middle else 1.0
-                kind = "cell slow" if {row, column} & {*named} and share < 1 else "cell"
-                strength = {"fill-opacity": round(max(0.1, min(1.0, 1.1 - share)), 2)}
-                tip = f"{row}, {column}: {with_unit(rate, unit)}, {share:.0%} of the faster half's median"
-                place = {
-                    "x": _NAMES + at * width,
-                    "y": y,
-                    "width": width - 1,
-                    "height": _HIGH - 1,
-                }
-                parts.append(mark("rect", kind, tip, **place, **strength))
-    room = max(1, int(len(max(columns, key=len)) * _CHARACTER / width) + 1)
     for at in range(0, len(columns), room):
-        parts.append(word(_NAMES + at * width, TOP - 6, columns[at]))
-    return figure(title, parts, TOP + _HIGH * len(rows) + 8)
+        parts.append(word(across(at * width), 12, columns[at]))
+    for nth, line in enumerate(lines):
+        y = 18 + _HIGH * nth
+        parts.append(word("-6", y + 13, line[-12:], "number", "end"))
+        for at, column in enumerate(columns):
+            rate = cells.get((line, column))
+            if rate is None:
+                continue
+            share = rate / middle if middle else 1.0
+            slow = share < 1 and (line in named or column in named)
+            tip = f"{line}, {column}: {with_unit(rate, unit)}, {share:.0%} of the faster half's median"
+            shade = f"fill-opacity:{max(0.1, min(1.0, 1.1 - share)):.2f}"
+            parts.append(
+                mark(
+                    "rect",
+                    "cell slow" if slow else "cell",
+                    tip,
+                    x=across(at * width),
+                    y=y,
+                    width=across(0.97 * width),
+                    height=_HIGH - 1,
+                    style=shade,
+                )
+            )
+    return figure(title, parts, 26 + _HIGH * len(lines), left=_NAMES)
 
 
 def _slowest(cells: Cells, side: int) -> list[str]:

@@ -6,8 +6,10 @@ sends it.
 
 from __future__ import annotations
 
+import math
+import statistics
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from datetime import datetime, timezone
 from itertools import takewhile
@@ -223,7 +225,7 @@ def collect(
     """
     history = History(folder, records, span)
     failures, named = _of_records(records, history, gate)
-    drifts = _of_trend(history, named)
+    drifts = [*_of_trend(history, named), *_of_falls(records, history)]
     absent = _of_absent(records, expected)
     lack = unmeasured or Unmeasured()
     damage = [_of_damage(line) for line in damaged]
@@ -380,7 +382,7 @@ def _of_record(
         guilty=_guilty(metric),
         trend=_trend_words(series) if series and alarmed else "",
         # A record that the history takes for damaged has failed all the same.
-        curve=history.curve(record.line, name, begin.session) if runs else None,
+        curve=history.curve(record.line, name, begin.time) if runs else None,
     )
 
 
@@ -408,6 +410,67 @@ def _of_trend(history: History, named: Collection[tuple[str, str]]) -> list[Trou
         if key not in named and (series.line, series.repeats) not in known:
             drifts.append(_drift(series, history))
     return drifts
+
+
+#: Valid runs before one that counts as a fall although there are too few for a trend, and the loss that is one. A run of
+#: healthy noise falls so in less than 1 of 1000 (normal, Laplace, correlated).
+_FALL_AFTER: Final = 5
+_FALL_LOSS: Final = 0.25
+
+
+def _of_falls(records: SessionRecords, history: History) -> Iterator[Trouble]:
+    """Yield a trouble for each metric that fell in a series which is too short for a trend."""
+    for record in records:
+        for metric in record.metrics:
+            series = history.judged.get((record.line, metric.name))
+            if series is None or series.state is not State.FEW or series.repeats:
+                continue
+            if metric.verdict is not Verdict.UNREFERENCED:
+                continue
+            before = _valid_before(record, metric.name, series.series, history)
+            if fell(metric.median, before, metric.better):
+                level = statistics.median(before)
+                yield Trouble(
+                    kind=DRIFT,
+                    rank=Rank.DRIFT,
+                    loss=abs(metric.median / level - 1),
+                    cause=_with_load(UNCHANGED, record),
+                    where=record.where,
+                    case=record.short_name,
+                    metric=metric.name,
+                    measured=measured(metric),
+                    expected=f"level of {with_unit(level, metric.unit)}, of {len(before)} runs",
+                    since=f"{record.minute} UTC, session {record.session}",
+                    reason=f"{metric.median / level - 1:+.1%}, worse than in every run before",
+                    curve=history.curve(record.line, metric.name),
+                )
+
+
+def _valid_before(
+    record: Record, metric: str, series: str, history: History
+) -> list[float]:
+    """Return the valid values of a metric in one series before a record."""
+    values: list[float] = []
+    for run in history.runs(record.line, metric):
+        if run["session"] == record.session:
+            break
+        valid = run["metric_verdict"] == Verdict.UNREFERENCED.value
+        if valid and run["series"] == series:
+            values.append(run["median"])
+    return values
+
+
+def fell(value: float, before: Sequence[float], better: str) -> bool:
+    """Return whether a value is worse than all before it, by a quarter and by more than they differ.
+
+    Needs 5 values. The scale is logarithmic; ``better`` is "more" or "less".
+    """
+    if len(before) < _FALL_AFTER or min(value, *before) <= 0:
+        return False
+    sign = 1 if better == "more" else -1
+    levels = [sign * math.log(one) for one in before]
+    reach = max(max(levels) - min(levels), -math.log(1 - _FALL_LOSS))
+    return sign * math.log(value) < min(levels) - reach
 
 
 def _of_absent(records: Iterable[Record], expected: Iterable[str]) -> list[Trouble]:
@@ -467,8 +530,8 @@ class _Begin:
     since: str = ""
     #: What changed between the last PASS and the first bad run.
     cause: str = ""
-    #: Session of the first bad run.
-    session: str = ""
+    #: Time of the first bad run.
+    time: datetime | None = None
 
 
 def _begin(
@@ -488,14 +551,14 @@ def _begin(
         valid = verdicts[:-bad].count(Verdict.UNREFERENCED.value)
         unproven = f"before that {valid} valid run(s) without a reference"
         text += f"; {unproven if valid else 'no PASS in the history'}"
-        return _Begin(text, "", first["session"])
+        return _Begin(text, "", first["time"])
     last = passed[-1]
     text += f"; the last PASS: {_when(last['time'])}"
     same = (last["metric"], last["unit"]) == (first["metric"], first["unit"])
     if last["median"] is not None and same:
         text += f" with {with_unit(last['median'], last['unit'])}"
     cause = history.changed(last["fingerprint"], first["fingerprint"])
-    return _Begin(text, cause, first["session"])
+    return _Begin(text, cause, first["time"])
 
 
 def _when(time: datetime) -> str:

@@ -15,7 +15,7 @@ import socket
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta, timezone
+from datetime import datetime, timezone
 from fnmatch import fnmatchcase
 from functools import partial
 from pathlib import Path
@@ -31,22 +31,21 @@ from iogauge.core.units import (
     convert,
     format_bytes,
     format_value,
-    in_order,
 )
 from iogauge.core.untrusted import numbers
 from iogauge.evidence.fingerprint import identity
 from iogauge.guards.finding import Outcome
 from iogauge.judge.verdict import Verdict
-from iogauge.records.record import LAYER_CHECKS, Record, microseconds
+from iogauge.records.record import LAYER_CHECKS, MetricRecord, Record, microseconds
 from iogauge.report import outcome
 from iogauge.report.endings import SessionRecords, Word
 from iogauge.report.layout import LOOKS
 from iogauge.report.outcome import newest
+from iogauge.report.ranking import load_of
 from iogauge.session.current import suite
 from iogauge_extras.ceilings.table import Shown, beside
 from iogauge_extras.page import bars, charts, sweeps
 from iogauge_extras.page.news import DRIFT, Alarm, Trouble, conclusion, tiles
-from iogauge_extras.page.past import Days
 
 if TYPE_CHECKING:
     from iogauge_extras.compare.sides import Contrast
@@ -97,23 +96,19 @@ SIGNS: Final = {verdict.value: look.sign for verdict, look in LOOKS.items()} | {
     DRIFT: "↓"
 }
 
-TEMPLATES.globals |= {
-    "looks": [(LOOKS[verdict], verdict) for verdict in Verdict],
-    "letters": {verdict: look.letter for verdict, look in LOOKS.items()},
-    "count": count,
-    "format_value": format_value,
-    "signs": SIGNS,
-}
+TEMPLATES.globals |= {"count": count, "format_value": format_value, "signs": SIGNS}
 
 
 @dataclass(frozen=True, slots=True)
 class Drawing:
-    """A figure of the page: its SVG and caption, what a filter finds it by, and where its record is."""
+    """A figure of the page."""
 
     svg: Markup
     caption: str
+    #: What a filter finds it by.
     text: str
     system: str
+    #: Where its record is on the page.
     record: str = ""
     outliers: str = ""
 
@@ -129,55 +124,41 @@ def page(
 
     ``layers`` are those of each partition (``system:partition``) whose site is known here.
     """
-    below = {
-        place: (layers or {}).get(place)
-        for place in {record.where for record in records}
-    }
     found = SessionRecords(records)
-    places = {
-        (r.session, r.line, microseconds(r.time)): f"r{n}"
-        for n, r in enumerate(records)
-    }
+    places = {}
+    for number, record in enumerate(records):
+        places[record.session, record.line, microseconds(record.time)] = f"r{number}"
 
     def anchor(record: Record) -> str:
         return places.get((record.session, record.line, microseconds(record.time)), "")
 
     drawn = [trouble.curve.points for trouble in alarm.troubles if trouble.curve]
-    curves, days = (
-        (alarm.history.curves, alarm.history.days) if alarm.history else ([], {})
-    )
-    several = [c for c in curves if len(c.points) > 1]
-    others = [c for c in several if c.points not in drawn]
+    curves = alarm.history.curves if alarm.history else []
+    others = [c for c in curves if len(c.points) > 1 and c.points not in drawn]
     script = (FOLDER / "page.js").read_text(encoding="utf-8")
     last = newest(records)
-    by_time = sorted(records, key=lambda record: record.time)
     return TEMPLATES.get_template("page.html").render(
         alarm=alarm,
-        systems=", ".join(alarm.systems),
         conclusion=conclusion(alarm),
         tiles=tiles(alarm, found),
-        systems_said=list(_systems(alarm, found)),
-        overviews=list(map(Markup, bars.overviews(last, anchor))),
-        overlays=[
-            Markup(charts.overlay(system, mine))
-            for system, mine in grouped(several, lambda curve: curve.system).items()
+        verdicts=[
+            verdict.value
+            for verdict in LOOKS
+            if any(record.verdict is verdict for record in records)
         ],
+        systems=list(_systems(alarm, found)),
+        overviews=[tuple(map(Markup, pair)) for pair in bars.overviews(last, anchor)],
         cards=cards(alarm.troubles),
-        drawn=any(len(points) > 1 for points in drawn),
         span=span_of(records),
         written=written_by(),
         suites=sorted({str(record.suite) for record in records if record.suite}),
         places=places_of(records),
-        results=_results(records, below),
-        layers=list(_layers(below, anchor)),
+        results=list(_results(records, layers or {})),
         plots=list(_plots(records, anchor)),
         needles=[*_needles(last, anchor), *_maps(records, anchor)],
         others=others[:_FIGURES],
         left_out=max(len(others) - _FIGURES, 0),
-        calendar=_calendar(
-            days, {(r.where, visible(r.short_name)): anchor(r) for r in last}
-        ),
-        prices=list(costs(by_time)),
+        prices=list(costs(sorted(records, key=lambda record: record.time))),
         records=records,
         detail=_detail,
         fingerprints=grouped((r for r in records if r.fingerprint), _fingerprint),
@@ -185,11 +166,15 @@ def page(
         anchor=anchor,
         by_line={record.line: anchor(record) for record in last},
         chart=partial(_chart, places, itertools.count(1)),
-        gauge=lambda metric: Markup(bars.gauge(metric)) if metric else "",
+        gauge=_gauge,
         style=page_style(),
         script=Markup(script),
         policy=_policy(script),
     )
+
+
+def _gauge(metric: MetricRecord | None) -> Markup:
+    return Markup(bars.gauge(metric) if metric else "")
 
 
 def _fingerprint(record: Record) -> str:
@@ -313,46 +298,82 @@ def _systems(alarm: Alarm, found: SessionRecords) -> Iterator[tuple[str, str, st
     for system in alarm.systems if len(alarm.systems) > 1 else ():
         mine = SessionRecords(r for r in found if visible(r.system) == system)
         troubles = [t for t in alarm.troubles if t.where.partition(":")[0] == system]
-        word = (
-            Word.FAILED
-            if any(t.kind == DRIFT for t in troubles)
-            else mine.ending(False).word
-        )
-        gravest = f"; first of all {troubles[0].gist}" if troubles else ""
-        yield system, word.value, f"{mine.ending(False).sentence}{gravest}"
+        ending = mine.ending(False)
+        word, sentence = ending.word, ending.sentence
+        if any(trouble.kind == DRIFT for trouble in troubles):
+            word = Word.FAILED
+        if troubles:
+            sentence += f"; first of all {troubles[0].gist}"
+        yield system, word.value, sentence
+
+
+@dataclass
+class Target:
+    """The results of a target."""
+
+    name: str
+    #: Rows of each case, by its line.
+    cases: dict[str, list[dict[str, Any]]]
+    #: Headings of the columns that have a value.
+    columns: list[str]
+    #: Numbers of the notes below the table.
+    notes: dict[str, int]
+    remarks: list[str]
+
+
+#: Columns of results that may be empty, with the keys of a row's values.
+_COLUMNS: Final = {
+    "reference": "reference",
+    "ceiling, declared": "declared",
+    "ceiling, measured": "measured",
+    "side by side": "gauge",
+    "notes": "why",
+}
 
 
 def _results(
-    records: Sequence[Record], layers: Mapping[str, Shown | None]
-) -> list[tuple[str, list[dict[str, Any]], dict[str, int]]]:
-    """Return, by target, the rows of every metric, and the notes that they refer to by number."""
-    groups = []
-    rows = outcome.rows(records)
-    for target, mine in grouped(
+    records: Sequence[Record], layers: Mapping[str, Shown]
+) -> Iterator[Target]:
+    """Yield the rows of every metric by target, and the notes that they refer to by number."""
+    rows = outcome.folded(outcome.rows(records))
+    targets = grouped(
         rows, lambda row: f"{row.record.where} at {row.record.target_path}"
-    ).items():
-        alike = outcome.notes_of(reason for row in mine for reason in row.reasons)
+    )
+    for name, mine in targets.items():
+        alike = outcome.notes_of(r for row in mine for r in outcome.to_act_on(row))
         notes: dict[str, int] = {}
-        shown = []
-        for row in mine:
-            metric = row.of
-            reference = metric.reference if metric else None
-            shown.append(
-                {
-                    "row": row,
-                    "samples": len(numbers(metric.samples)) if metric else 0,
-                    "source": _note(notes, reference.source if reference else None),
-                    "ceilings": beside(
-                        layers[row.record.where], row.record.nodes, metric
-                    )
-                    if metric
-                    else {},
-                    "limits": _note(notes, metric.ceiling_from if metric else None),
-                    "why": [_note(notes, alike[reason]) for reason in row.reasons],
-                }
-            )
-        groups.append((target, shown, notes))
-    return groups
+        shown = [
+            _result(row, layers.get(row.record.where), alike, notes) for row in mine
+        ]
+        columns = [h for h, key in _COLUMNS.items() if any(row[key] for row in shown)]
+        cases = grouped(shown, lambda row: row["row"].record.line)
+        yield Target(name, cases, columns, notes, outcome.remarks_of(mine))
+
+
+def _result(
+    row: outcome.Row,
+    layers: Shown | None,
+    alike: Mapping[str, str],
+    notes: dict[str, int],
+) -> dict[str, Any]:
+    """Return what the page shows of a metric."""
+    metric = row.of
+    reference = metric.reference if metric else None
+    ceilings = beside(layers, row.record.nodes, metric) if metric else {}
+    texts = dict.fromkeys(alike[reason] for reason in outcome.to_act_on(row))
+    why = [_note(notes, text) for text in texts]
+    return {
+        "row": row,
+        "samples": len(numbers(metric.samples)) if metric else 0,
+        "reference": "" if row.reference in ("-", "none") else row.reference,
+        "source": _note(notes, reference.source if reference else None),
+        "declared": ceilings.get("declared", ""),
+        "measured": ceilings.get("measured", ""),
+        "held": ceilings.get("held", ""),
+        "limits": _note(notes, metric.ceiling_from if metric else None),
+        "gauge": _gauge(metric),
+        "why": why,
+    }
 
 
 def _note(notes: dict[str, int], text: object) -> int:
@@ -416,69 +437,43 @@ def _named(record: Record, metric: str, names: Iterable[str]) -> list[str]:
     return [n for n in names if re.search(rf"(?<![\w-]){re.escape(n)}(?![\w-])", said)]
 
 
-def _layers(below: Mapping[str, Shown | None], anchor: _Anchor) -> Iterator[Drawing]:
-    """Yield the layers of each partition and direction; what was reached leads to its record."""
-    for place, shown in sorted(below.items(), key=lambda one: one[0]):
-        for chain in (one for one in (shown.chains if shown else ()) if one.limit):
-            reached, said = chain.reached, [chain.sentence]
-            best = reached.record if reached else None
-            record = anchor(best) if best else ""
-            said += [f"n = {count(reached.samples, 'sample')}"] if reached else []
-            said += [sweeps.stack_of([best])] if best else []
-            if best and not record:
-                said.append(
-                    f"record in {file_of(best)}, shown by: iogauge report {best.session} --html FILE"
-                )
-            caption = "; ".join(filter(None, said))
-            drawn, system = Markup(bars.layers(chain, place)), place.partition(":")[0]
-            yield Drawing(drawn, caption, f"layers {place}", system, record)
-
-
-def _calendar(
-    days: Days, anchors: Mapping[tuple[str, str], str]
-) -> dict[str, Any] | None:
-    """Return the columns and rows of the calendar; None if all was measured on one day."""
-    measured = sorted({day for worst in days.values() for day in worst})
-    if len(measured) < 2:
-        return None
-    length = (measured[-1] - measured[0]).days + 1
-    return {
-        "columns": [measured[0] + timedelta(days=k) for k in range(length)],
-        "rows": sorted(days.items(), key=lambda line: [*map(in_order, line[0])]),
-        "anchors": anchors,
-    }
-
-
 def _detail(record: Record) -> dict[str, Any]:
-    """Return what the page keeps of a record: facts by name, commands, and findings."""
-    told = [f for f in record.findings if f.outcome != Outcome.OK.value]
+    """Return what the page keeps of a record: facts by name, commands, and what guards found."""
     layout = record.layout if isinstance(record.layout, Mapping) else {}
     scale = f"{count(record.nodes or '?', 'node')}, {count(record.tasks_per_node or '?', 'task')} a node"
-    facts = [
-        ("record", f"{file_of(record)}, line {record.line}, series {record.series}"),
-        ("verdict", record.reason),
-        (
-            "parameters",
-            ", ".join(f"{key}={value}" for key, value in record.parameters.items()),
-        ),
-        (
-            "scale",
-            f"{scale}, tier {record.tier or '-'}, variant {record.variant or '-'}",
-        ),
-        ("tools", ", ".join(sweeps.texts(record.tools))),
-        ("layout", layout.get("kinds", "")),
-    ]
+    named = [f"{key}={value}" for key, value in record.parameters.items()]
+    load = load_of(record)
+    facts: dict[str, object] = {
+        "record": f"{file_of(record)}, line {record.line}, series {record.series}",
+        "verdict": record.reason,
+        "parameters": ", ".join(named),
+        "scale": f"{scale}, tier {record.tier or '-'}, variant {record.variant or '-'}",
+        "load before the run": "" if load is None else f"{load:g} x the cores",
+        "tools": ", ".join(sweeps.texts(record.tools)),
+        "layout": layout.get("kinds", ""),
+    }
     for metric in record.metrics:
         samples = ", ".join(map(format_value, numbers(metric.samples)[:40]))
-        cold = "".join(
-            f"; warm-up {format_value(value)}" for value in numbers([metric.cold])
-        )
-        facts.append((metric.name, f"samples {samples} {metric.unit}{cold}"))
+        text = f"samples {samples} {metric.unit}"
+        for value in numbers([metric.cold]):
+            text += f"; warm-up {format_value(value)}"
+        facts[metric.name] = text
+    findings: dict[str, str] = {}
+    fine = 0
+    for finding in record.findings:
+        if finding.outcome == Outcome.OK.value:
+            fine += 1
+            continue
+        text = f"{finding.saw}; demanded: {finding.demands}"
+        if finding.remedy:
+            text += f". {finding.remedy}"
+        name = f"{finding.name} {finding.outcome}"
+        findings[name] = f"{findings[name]}; {text}" if name in findings else text
+    findings["guards"] = f"{count(fine, 'finding')} without objection"
     return {
-        "facts": [(name, text) for name, text in facts if text],
+        "facts": {name: text for name, text in facts.items() if text},
         "commands": sweeps.texts(record.commands),
-        "told": told,
-        "fine": len(record.findings) - len(told),
+        "findings": findings,
         "fingerprint": _fingerprint(record),
     }
 
@@ -557,6 +552,17 @@ def places_of(records: Sequence[Record]) -> list[tuple[str, dict[str, str]]]:
             str(m.ceiling_from) for r in mine for m in r.metrics if m.ceiling_from
         }
         facts["declared ceilings"] = "; ".join(sorted(limits)[:4])
+        facts["load before the runs"] = _loads(mine)
         facts["records"] = f"{len(mine)}, {span_of(mine)}"
         places.append((where, {name: text for name, text in facts.items() if text}))
     return places
+
+
+def _loads(records: Iterable[Record]) -> str:
+    """Return the least and the largest load of the nodes before runs; empty if none is known."""
+    known = [load_of(record) for record in records]
+    loads = sorted(load for load in known if load is not None)
+    if not loads:
+        return ""
+    ends = dict.fromkeys([f"{loads[0]:g}", f"{loads[-1]:g}"])
+    return f"{' to '.join(ends)} x the cores of a node"

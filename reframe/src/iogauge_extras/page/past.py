@@ -1,9 +1,9 @@
-"""The history of the lines that some records measured: runs, curves with their limits, days, what changed."""
+"""The history of the lines that some records measured: runs, curves with their limits, what changed."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import date, datetime, timedelta
+from datetime import datetime
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -17,15 +17,13 @@ from iogauge.judge.verdict import Verdict
 from iogauge.records import query
 from iogauge.records.record import Record, short_name
 from iogauge.report.history_table import narrowed
-from iogauge.report.layout import GRAVEST
 from iogauge_extras.history import states, statistics
 from iogauge_extras.history.states import Judged, State
 from iogauge_extras.page.charts import Curve, Run
 from iogauge_extras.page.sweeps import drawable
 
-#: Runs in a figure, and days in a calendar.
+#: Runs in a figure.
 SHOWN: Final = 60
-DAYS: Final = 31
 
 #: Control limits lie so many standard deviations of the baseline from its level.
 _SIGMAS: Final = 3.0
@@ -59,9 +57,6 @@ class Span(NamedTuple):
 
 
 ALWAYS: Final = Span()
-
-#: The worst verdict of a case, by partition and name, on each day with a run.
-Days = Mapping[tuple[str, str], Mapping[date, Verdict]]
 
 
 class History:
@@ -110,11 +105,10 @@ class History:
             and not ((one := self.judged.get(key)) and one.repeats)
         ]
 
-    def curve(self, line: str, metric: str, since: str = "") -> Curve:
+    def curve(self, line: str, metric: str, since: datetime | None = None) -> Curve:
         """Return the newest runs of a metric that have the unit of the last run.
 
-        The curve's ``since`` is the session of the trend's alarm, or ``since`` if there is no such
-        alarm.
+        The curve's ``since`` is the begin of the trend's alarm, or ``since`` if there is no such alarm.
         """
         every, series = self._rows(line, metric), self.judged.get((line, metric))
         rows = every.tail(SHOWN).to_dicts()
@@ -122,7 +116,7 @@ class History:
             rows = [row for row in rows if row["time"] >= first] or rows[-1:]
         last, bound = rows[-1], self._references.get((line, metric))
         if series and series.state is State.ALARM and series.change:
-            since = series.change.session
+            since = series.change.time
         return Curve(
             title=f"{last['partition']} {short_name(last['case'])} {metric}",
             unit=str(last["unit"]),
@@ -143,7 +137,7 @@ class History:
             reference=bound.value if bound else None,
             least=bound.least if bound else None,
             most=bound.most if bound else None,
-            since=since or None,
+            since=since,
             system=visible(str(last["system"])),
             key=line,
             under="; ".join(
@@ -194,26 +188,6 @@ class History:
         if record.nodes and record.tasks_per_node:
             scale = f"{count(record.nodes, 'node')} x {count(record.tasks_per_node, 'task')}"
         return visible("; ".join(filter(None, [scale, *tools, *stack])))
-
-    @property
-    def days(self) -> Days:
-        """Return the worst verdict of each case on each of the last days of the span."""
-        rows = self._frame.select(
-            "line", "position", "verdict", day=pl.col("time").dt.date()
-        )
-        rows = rows.filter(
-            pl.col("position") == 0, pl.col("line").is_in(list(self.newest))
-        )
-        first = self._span.since.date() if self._span.since else date.min
-        last = rows["day"].max()
-        if isinstance(last, date):
-            first = max(first, last - timedelta(days=DAYS - 1))
-        found: dict[tuple[str, str], dict[date, Verdict]] = {}
-        for line, _, text, day in rows.filter(pl.col("day") >= first).iter_rows():
-            record, verdict = self.newest[line], Verdict(text)
-            worst = found.setdefault((record.where, visible(record.short_name)), {})
-            worst[day] = min(worst.get(day, verdict), verdict, key=GRAVEST.index)
-        return found
 
     def changed(self, before: str | None, after: str | None) -> str:
         """Return a sentence on how two fingerprints differ, or that they do not."""

@@ -31,7 +31,6 @@ fio's servers (observed with fio 3.33):
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
@@ -82,6 +81,7 @@ _LOST: Final = re.compile(
     re.M,
 )
 _ALL: Final = "All clients"
+_DEFAULT_ENGINE: Final = "psync"
 _NO_NAMES: Final[Mapping[str, str]] = MappingProxyType({})
 
 
@@ -115,19 +115,82 @@ def parse_json(text: str, names: Mapping[str, str] = _NO_NAMES) -> ToolOutput:
     3.36). ``warnings`` are the lines around the JSON that begin with "fio:", or with a server's "<host> fio:".
     """
     document, around = _load(text)
+    version = _version(document)
+    warnings = _complaints(around)
+    complaint = ""
+    if warnings:
+        complaint = f"; fio said: {warnings[0][:300]}"
+    on_servers = "client_stats" in document
+    parts, whole = _entries(document, on_servers, complaint)
+    shared = _as_options(document.get("global options"))
+
+    phases: list[Phase] = []
+    half_seconds: dict[str, int] = {}
+    short = 0
+    for job in parts[:1] if whole else parts:
+        entry = whole or job
+        name = str(job["jobname"])
+        where = f"fio JSON, job {name!r}"
+        options = {**shared, **_options(job)}
+        of_job = _phases_of(entry, options, names.get(name), where)
+        servers = len(parts) if on_servers else 1
+        _check_files(options, of_job[0], name, servers, version)
+        phases += of_job
+        half_seconds[name] = _sum_of_directions(entry, "iops_samples", where)
+        short += _sum_of_directions(entry, "short_ios", where)
+    if names:
+        _check_names(phases)
+    if short:
+        warnings += (f"fio: {short} short I/Os",)
+
+    first = {**shared, **_options(parts[0])}
+    parameters: dict[str, object] = dict(first)
+    parameters["engine"] = first.get("ioengine", _DEFAULT_ENGINE)
+    parameters["jobs"] = _options_of_jobs(parts, shared)
+    parameters["half_seconds"] = half_seconds
+    parameters["starts"] = _starts(parts)
+    nodes = 1
+    if on_servers:
+        where = "fio JSON, client_stats"
+        nodes = len({str(member(part, "hostname", where)) for part in parts})
+    return ToolOutput(
+        tool="fio",
+        version=version,
+        phases=tuple(phases),
+        tasks=_tasks(parts, shared, on_servers),
+        nodes=nodes,
+        warnings=warnings,
+        parameters=parameters,
+        moments=_moments(document, parts),
+        at_once=len(parts) == 1 or whole is not None,
+    )
+
+
+def _version(document: Mapping[str, Any]) -> str:
     version = member(document, "fio version", "fio JSON")
     if not isinstance(version, str):
         raise ToolOutputError("fio JSON: 'fio version' should be text")
     version = version.removeprefix("fio-")
-    if old := too_old(FIO, version):
+    old = too_old(FIO, version)
+    if old:
         raise ToolOutputError(f"fio: {old}")
-    shared = document.get("global options", {})
-    shared = shared if isinstance(shared, dict) else {}
-    remote = "client_stats" in document
-    entries = member(document, "client_stats" if remote else "jobs", "fio JSON")
-    lines = [line.strip() for line in around.splitlines() if line.strip()]
-    warnings = unique(line for line in lines if _COMPLAINT.match(line))
-    complaint = f"; fio said: {warnings[0][:300]}" if warnings else ""
+    return version
+
+
+def _complaints(around: str) -> tuple[str, ...]:
+    """Return the lines around the JSON on which fio, or one of its servers, complains."""
+    lines = [line.strip() for line in around.splitlines()]
+    return unique(line for line in lines if _COMPLAINT.match(line))
+
+
+def _entries(
+    document: Mapping[str, Any], on_servers: bool, complaint: str
+) -> tuple[list[dict[str, Any]], dict[str, Any] | None]:
+    """Return the entries of single jobs, and the one that stands for several servers."""
+    key = "jobs"
+    if on_servers:
+        key = "client_stats"
+    entries = member(document, key, "fio JSON")
     if not isinstance(entries, list) or not entries:
         raise ToolOutputError(f"fio JSON: the list of jobs is empty{complaint}")
     for number, entry in enumerate(entries):
@@ -135,78 +198,48 @@ def parse_json(text: str, names: Mapping[str, str] = _NO_NAMES) -> ToolOutput:
     parts = [entry for entry in entries if entry["jobname"] != _ALL]
     if not parts:
         raise ToolOutputError("fio JSON: no entry of a single job")
-    each = {
-        tuple(str(entry.get(key)) for key in ("hostname", "port", "jobname"))
-        for entry in parts
-    }
-    if len(each) < len(parts):
+    identities = set()
+    for entry in parts:
+        identity = (entry.get("hostname"), entry.get("port"), entry.get("jobname"))
+        identities.add(str(identity))
+    if len(identities) < len(parts):
         raise ToolOutputError(
             "fio JSON: several entries of one job: set group_reporting=1, or the latencies of its processes "
             "cannot be merged"
         )
-    reported = (
-        _of_servers(entries, parts, complaint) if remote else [(e, e) for e in parts]
-    )
-    options = {**shared, **_options(parts[0])}
-    phases: list[Phase] = []
-    short = 0
-    half_seconds: dict[str, int] = {}
-    for entry, job in reported:
-        own = {**shared, **_options(job)}
-        engine, name = str(own.get("ioengine", "psync")), str(job["jobname"])
-        # fio does not time what it reads back between its writes.
-        timed = [
-            way for way in _DIRECTIONS if way != "read" or "verify_backlog" not in own
-        ]
-        own_phases = _phases_of(
-            entry, engine, names.get(name), f"fio JSON, job {name!r}", timed
-        )
-        _check_files(own, own_phases[0], name, len(parts) if remote else 1, version)
-        phases += own_phases
-        half_seconds[name] = _half_seconds(entry, f"fio JSON, job {name!r}")
-        short += sum(
-            int(non_negative(entry[way], "short_ios", f"fio JSON, job {name!r}"))
-            for way in _DIRECTIONS
-            if isinstance(entry.get(way), dict) and "short_ios" in entry[way]
-        )
-    doubled = {p.name for p in phases if sum(q.name == p.name for q in phases) > 1}
-    if doubled and names:
+    if on_servers and len(parts) > 1:
+        return parts, _of_all_servers(entries, parts, complaint)
+    return parts, None
+
+
+def _check_names(phases: Sequence[Phase]) -> None:
+    names = [phase.name for phase in phases]
+    doubled = sorted({name for name in names if names.count(name) > 1})
+    if doubled:
         raise ToolOutputError(
-            f"fio JSON: several phases named {sorted(doubled)}: check the names"
+            f"fio JSON: several phases named {doubled}: check the names"
         )
-    if short:
-        warnings += (f"fio: {short} short I/Os",)
-    parameters: dict[str, object] = dict(options)
-    parameters["engine"] = options.get("ioengine", "psync")
-    parameters["jobs"] = _options_of_jobs(parts, shared)
-    parameters["half_seconds"] = half_seconds
-    parameters["starts"] = {
-        str(entry["jobname"]): non_negative(entry, "job_start", "fio JSON") / 1000
-        for entry in parts
-        if "job_start" in entry
-    }
-    hosts = {
-        str(member(e, "hostname", "fio JSON, client_stats")) for e in parts if remote
-    }
-    return ToolOutput(
-        tool="fio",
-        version=version,
-        phases=tuple(phases),
-        tasks=_tasks(parts, shared, remote),
-        nodes=len(hosts) if remote else 1,
-        warnings=warnings,
-        parameters=parameters,
-        moments=_moments(document, parts),
-        at_once=len(reported) == 1,
-    )
+
+
+def _starts(parts: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+    """Return the start of each job in seconds since the epoch, if fio reports it."""
+    starts = {}
+    for entry in parts:
+        if "job_start" in entry:
+            milliseconds = non_negative(entry, "job_start", "fio JSON")
+            starts[str(entry["jobname"])] = milliseconds / 1000
+    return starts
 
 
 def told_seconds(output: ToolOutput) -> float | None:
-    """Return for how long fio was told to run; None if it ends by itself, or for another tool."""
-    told = re.fullmatch(r"([0-9]{1,9})(m?)s", str(output.parameters.get("runtime", "")))
-    if not told or output.parameters.get("time_based") != "1":
+    """Return for how long fio was to run; None if it ends by itself, or for another tool."""
+    runtime = str(output.parameters.get("runtime", ""))
+    match = re.fullmatch(r"([0-9]{1,9})(m?)s", runtime)
+    if match is None or output.parameters.get("time_based") != "1":
         return None
-    return float(told[1]) / (1000 if told[2] else 1)
+    if match[2]:
+        return float(match[1]) / 1000
+    return float(match[1])
 
 
 def in_flight(output: ToolOutput) -> tuple[float, int] | None:
@@ -215,30 +248,31 @@ def in_flight(output: ToolOutput) -> tuple[float, int] | None:
     By Little's law the former is the rate times the mean latency, of reads and of writes. None if a latency is missing, or if
     the processes also do other things than direct requests for a given time.
     """
-    told, each = output.parameters, [phase.rates for phase in output.phases]
-    if told_seconds(output) is None or told.get("direct") != "1" or output.nodes != 1:
+    parameters = output.parameters
+    is_steady = told_seconds(output) is not None and output.stretches == 1
+    if not is_steady or parameters.get("direct") != "1" or output.nodes != 1:
         return None
-    if output.stretches != 1 or not all(
-        {"iops", "latency_mean"} <= set(rates) for rates in each
-    ):
+    depth = str(parameters.get("iodepth", "1"))
+    jobs = str(parameters.get("numjobs", "1"))
+    if not re.fullmatch("[0-9]{1,6} [0-9]{1,6}", f"{depth} {jobs}"):
         return None
-    kept = [str(told.get(name, "1")) for name in ("iodepth", "numjobs")]
-    if not all(re.fullmatch("[0-9]{1,6}", number) for number in kept):
-        return None
-    mean = sum(
-        rates["iops"].value * rates["latency_mean"].value / 1e6 for rates in each
-    )
-    return mean, int(kept[0]) * int(kept[1])
+    mean = 0.0
+    for phase in output.phases:
+        if not {"iops", "latency_mean"} <= set(phase.rates):
+            return None
+        latency_s = phase.rates["latency_mean"].value / 1e6
+        mean += phase.rates["iops"].value * latency_s
+    return mean, int(depth) * int(jobs)
 
 
-def _half_seconds(entry: Mapping[str, Any], where: str) -> int:
-    """Return the half-seconds with I/O, which fio counts for each process; 0 if this fio does not tell."""
-    ways = (entry[way] for way in _DIRECTIONS if isinstance(entry.get(way), dict))
-    return sum(
-        int(non_negative(stats, "iops_samples", where))
-        for stats in ways
-        if "iops_samples" in stats
-    )
+def _sum_of_directions(entry: Mapping[str, Any], key: str, where: str) -> int:
+    """Return a count of all directions; 0 if this fio does not report it."""
+    total = 0
+    for way in _DIRECTIONS:
+        stats = entry.get(way)
+        if isinstance(stats, dict) and key in stats:
+            total += int(non_negative(stats, key, where))
+    return total
 
 
 def _load(text: str) -> tuple[dict[str, Any], str]:
@@ -285,12 +319,15 @@ def _load(text: str) -> tuple[dict[str, Any], str]:
 def _check_error(entry: object, where: str, complaint: str) -> None:
     name = member(entry, "jobname", where)
     error = member(entry, "error", where)
-    if error != 0 or isinstance(error, bool):
-        host = entry.get("hostname") if isinstance(entry, dict) else None
-        raise ToolOutputError(
-            f"fio job {name!r}{f' on {host}' if host else ''} failed with errno "
-            f"{excerpt(repr(error))}; its rates mean nothing{complaint or '; read its stderr'}"
-        )
+    if error == 0 and not isinstance(error, bool):
+        return
+    on_host = ""
+    if isinstance(entry, dict) and entry.get("hostname"):
+        on_host = f" on {entry['hostname']}"
+    raise ToolOutputError(
+        f"fio job {name!r}{on_host} failed with errno "
+        f"{excerpt(repr(error))}; its rates mean nothing{complaint or '; read its stderr'}"
+    )
 
 
 def _check_files(
@@ -299,14 +336,17 @@ def _check_files(
     """Refuse operations of a metadata engine that differ from those asked for, or that an old fio only counts."""
     if options.get("ioengine") not in METADATA_PHASES:
         return
-    if "runtime" in options and (old := too_old(FIO_METADATA, version)):
-        raise ToolOutputError(f"fio: {old}")
-    told = [str(options.get(option, "1")) for option in ("nrfiles", "numjobs", "loops")]
-    if "runtime" in options or not all(
-        re.fullmatch(r"[1-9]\d{0,8}", number) for number in told
-    ):
+    if "runtime" in options:
+        old = too_old(FIO_METADATA, version)
+        if old:
+            raise ToolOutputError(f"fio: {old}")
         return
-    files = math.prod(map(int, told)) * servers
+    files = servers
+    for option in ("nrfiles", "numjobs", "loops"):
+        number = str(options.get(option, "1"))
+        if not re.fullmatch(r"[1-9]\d{0,8}", number):
+            return
+        files *= int(number)
     if phase.operations != files:
         raise ToolOutputError(
             f"fio JSON, job {name!r}: {phase.operations} operations; its options ask for {files} "
@@ -314,9 +354,14 @@ def _check_files(
         )
 
 
+def _as_options(value: object) -> Mapping[str, Any]:
+    if isinstance(value, dict):
+        return value
+    return {}
+
+
 def _options(entry: Mapping[str, Any]) -> Mapping[str, Any]:
-    options = entry.get("job options", {})
-    return options if isinstance(options, dict) else {}
+    return _as_options(entry.get("job options"))
 
 
 def _options_of_jobs(
@@ -356,12 +401,10 @@ def _moments(
     return tuple(moments)
 
 
-def _of_servers(
+def _of_all_servers(
     entries: Sequence[dict[str, Any]], parts: Sequence[dict[str, Any]], complaint: str
-) -> list[tuple[dict[str, Any], dict[str, Any]]]:
-    """Return the entry that stands for all servers, and one with the job's name and options."""
-    if len(parts) == 1:
-        return [(parts[0], parts[0])]
+) -> dict[str, Any]:
+    """Return the entry that stands for all servers; it must be their sum."""
     every = [entry for entry in entries if entry["jobname"] == _ALL]
     if len(every) != 1:
         raise ToolOutputError(
@@ -372,29 +415,29 @@ def _of_servers(
         for key in ("io_bytes", "total_ios"):
             where = f"fio JSON, 'All clients', {way}"
             total = non_negative(member(every[0], way, where), key, where)
-            added = sum(
-                non_negative(member(part, way, where), key, where) for part in parts
-            )
+            added = 0.0
+            for part in parts:
+                added += non_negative(member(part, way, where), key, where)
             if total != added:
                 raise ToolOutputError(
                     f"{where}: {key!r} is {total:.0f}, but the {len(parts)} servers sum up to "
                     f"{added:.0f}: a server's report is missing"
                 )
-    return [(every[0], parts[0])]
+    return every[0]
 
 
 def _phases_of(
-    entry: dict[str, Any],
-    engine: str,
-    name: str | None,
-    where: str,
-    timed: Sequence[str],
+    entry: dict[str, Any], options: Mapping[str, Any], name: str | None, where: str
 ) -> list[Phase]:
-    ways = [
-        way
-        for way in timed
-        if non_negative(member(entry, way, where), "total_ios", f"{where}, {way}")
-    ]
+    """Return a phase for each direction in which a job did I/O; ``name`` is that of the only one."""
+    engine = str(options.get("ioengine", _DEFAULT_ENGINE))
+    ways = []
+    for way in _DIRECTIONS:
+        # fio does not time what it reads back between its writes.
+        if way == "read" and "verify_backlog" in options:
+            continue
+        if non_negative(member(entry, way, where), "total_ios", f"{where}, {way}"):
+            ways.append(way)
     if not ways:
         raise ToolOutputError(f"{where}: 0 I/Os: nothing was measured")
     metadata = engine in METADATA_PHASES
@@ -402,15 +445,11 @@ def _phases_of(
         raise ToolOutputError(
             f"{where}: I/O in {' and '.join(ways)}, expected one direction"
         )
-    return [
-        _phase(
-            entry[way],
-            name or METADATA_PHASES.get(engine, way),
-            metadata,
-            f"{where}, {way}",
-        )
-        for way in ways
-    ]
+    phases = []
+    for way in ways:
+        of_way = name or METADATA_PHASES.get(engine, way)
+        phases.append(_phase(entry[way], of_way, metadata, f"{where}, {way}"))
+    return phases
 
 
 def _phase(stats: Mapping[str, Any], name: str, metadata: bool, where: str) -> Phase:
@@ -440,40 +479,39 @@ def _phase(stats: Mapping[str, Any], name: str, metadata: bool, where: str) -> P
         raise ToolOutputError(
             f"{where}: 'total_ios' and 'io_bytes' should be whole numbers"
         )
-    if metadata:
-        rates = {"rate": Quantity(iops, "ops/s")}
-    else:
-        rates = {
-            "bw": Quantity(bw_bytes_s / 2**20, "MiB/s"),
-            "iops": Quantity(iops, "ops/s"),
-        }
-    rates |= _latencies(stats, where)
     _check_samples(stats, int(operations), where)
+    latencies = _latencies(stats, where)
+    seconds = milliseconds / 1e3
+    if metadata:
+        rate = {"rate": Quantity(iops, "ops/s")}
+        return Phase(name, rate | latencies, seconds, operations=int(operations))
+    rates = {
+        "bw": Quantity(bw_bytes_s / 2**20, "MiB/s"),
+        "iops": Quantity(iops, "ops/s"),
+    }
+    transfer_bytes = None
+    if moved % operations == 0:
+        transfer_bytes = int(moved // operations)
     return Phase(
         name=name,
-        rates=rates,
-        seconds=milliseconds / 1e3,
-        bytes_moved=None if metadata else int(moved),
+        rates=rates | latencies,
+        seconds=seconds,
+        bytes_moved=int(moved),
         operations=int(operations),
-        transfer_bytes=None
-        if metadata or moved % operations
-        else int(moved // operations),
+        transfer_bytes=transfer_bytes,
     )
 
 
 def _check_samples(stats: Mapping[str, Any], operations: int, where: str) -> None:
     """Refuse a count that fio's own samples of the latency do not back; old versions do not tell their number."""
-    found = [
-        stats[key] for key in ("lat_ns", "clat_ns") if isinstance(stats.get(key), dict)
-    ]
-    told = [
-        non_negative(values, "N", f"{where}, latencies")
-        for values in found
-        if "N" in values
-    ]
-    if told and max(told) < (1 - _TOLERANCE) * operations:
+    timed = []
+    for key in ("lat_ns", "clat_ns"):
+        latencies = stats.get(key)
+        if isinstance(latencies, dict) and "N" in latencies:
+            timed.append(non_negative(latencies, "N", f"{where}, latencies"))
+    if timed and max(timed) < (1 - _TOLERANCE) * operations:
         raise ToolOutputError(
-            f"{where}: {operations} operations, but fio timed {max(told):.0f} of them: it counts what it did not do, "
+            f"{where}: {operations} operations, but fio timed {max(timed):.0f} of them: it counts what it did not do, "
             "or was told not to time (gtod_reduce, disable_lat). fio 3.2 to 3.29 invent creates: use 3.30 or newer"
         )
 
@@ -500,10 +538,10 @@ def _latencies(stats: Mapping[str, Any], where: str) -> dict[str, Quantity]:
 
 
 def _tasks(
-    parts: Sequence[Mapping[str, Any]], shared: Mapping[str, Any], remote: bool
+    parts: Sequence[Mapping[str, Any]], shared: Mapping[str, Any], on_servers: bool
 ) -> int | None:
     """Return fio's processes: numjobs of the job on every server; None for several local jobs."""
-    if not remote and len(parts) > 1:
+    if not on_servers and len(parts) > 1:
         return None
     total = 0
     for entry in parts:

@@ -65,82 +65,94 @@ def parse_json(text: str, log: str = "") -> ToolOutput:
     A data error under verification leaves valid JSON: look at ``warnings`` and the exit status.
     """
     document = _load(text.strip())
-    # Each task says where the summary goes, before all else. Lines before that are the launcher's.
-    own = log[max(log.find(_SUMMARY_TO), 0) :]
-    version, command, tests = (
-        member(document, key, "IOR JSON")
-        for key in ("Version", "Command line", "tests")
-    )
+    version = member(document, "Version", "IOR JSON")
+    command = member(document, "Command line", "IOR JSON")
     if not isinstance(version, str) or not isinstance(command, str):
         raise ToolOutputError("IOR JSON: 'Version' and 'Command line' should be text")
+    tests = member(document, "tests", "IOR JSON")
     if not isinstance(tests, list) or len(tests) != 1:
         raise ToolOutputError(
             "IOR JSON: 'tests' should be a list of one test; run one test with each ior"
         )
-    (test,) = tests
-    moments = [
-        local_moment(key, member(source, key, "IOR JSON"), "IOR JSON")
-        for key, source in (
-            ("Began", document),
-            ("StartTime", test),
-            ("Finished", document),
-        )
-    ]
-    setup, options = (
-        member(test, key, "IOR JSON, tests[0]") for key in ("Parameters", "Options")
-    )
-    tasks, nodes = (_count(options, key, "Options") for key in ("tasks", "nodes"))
-    transfer, block, segments, repetitions = (
-        _count(setup, key, "Parameters")
-        for key in ("transferSize", "blockSize", "segmentCount", "repetitions")
-    )
-    operations = [
-        operation
-        for operation, key in (("write", "writeFile"), ("read", "readFile"))
-        if non_negative(setup, key, "IOR JSON, Parameters")
-    ]
-    results = _entries(test, "Results", "access", operations * repetitions)
+    test = tests[0]
+    setup = member(test, "Parameters", "IOR JSON, tests[0]")
+    options = member(test, "Options", "IOR JSON, tests[0]")
+    tasks = _count(options, "tasks", "Options")
+    operations = []
+    if non_negative(setup, "writeFile", "IOR JSON, Parameters"):
+        operations.append("write")
+    if non_negative(setup, "readFile", "IOR JSON, Parameters"):
+        operations.append("read")
     summary = _entries(document, "summary", "operation", operations)
-    phases = [
-        _phase(
-            entry,
-            f"IOR JSON, Results[{number}] ({entry['access']})",
-            transfer,
-            # IOR takes the size from the first repetition.
-            non_negative(summary[number], "xsizeMiB", "IOR JSON, summary")
-            if number < len(operations)
-            else None,
-            tasks * block * segments,
-        )
-        for number, entry in enumerate(results)
-    ]
     for entry in summary:
-        if (told := positive(entry, "numTasks", "IOR JSON, summary")) != tasks:
+        of_entry = positive(entry, "numTasks", "IOR JSON, summary")
+        if of_entry != tasks:
             raise ToolOutputError(
-                f"IOR JSON: numTasks is {told:g}, but Options say {tasks}"
+                f"IOR JSON: numTasks is {of_entry:g}, but Options say {tasks}"
             )
-    parameters: dict[str, object] = {
-        k: v for k, v in setup.items() if k != "data packet type"
-    }
-    given = (
-        (options, "clients per node"),
-        *((entry, "taskPerNodeOffset") for entry in summary),
-    )
-    parameters |= {key: source[key] for source, key in given if key in source}
-    kind = setup.get("dataPacketType")
-    if isinstance(kind, int) and 0 <= kind < len(DATA_TYPES):
-        parameters["data_type"] = DATA_TYPES[kind]
+    # Each task says where the summary goes, before all else. Lines before that are the launcher's.
+    own = log[max(log.find(_SUMMARY_TO), 0) :]
     return ToolOutput(
         tool="ior",
         version=version,
-        phases=tuple(phases),
+        phases=_phases(test, setup, tasks, operations, summary),
         tasks=tasks,
-        nodes=nodes,
+        nodes=_count(options, "nodes", "Options"),
         command=command,
         warnings=unique(COMPLAINT.findall(own)),
-        parameters=parameters,
-        moments=tuple(moments),
+        parameters=_parameters(setup, options, summary),
+        moments=(
+            local_moment("Began", member(document, "Began", "IOR JSON"), "IOR JSON"),
+            local_moment(
+                "StartTime", member(test, "StartTime", "IOR JSON"), "IOR JSON"
+            ),
+            local_moment(
+                "Finished", member(document, "Finished", "IOR JSON"), "IOR JSON"
+            ),
+        ),
     )
+
+
+def _phases(
+    test: object,
+    setup: object,
+    tasks: int,
+    operations: list[str],
+    summary: Sequence[Mapping[str, Any]],
+) -> tuple[Phase, ...]:
+    transfer = _count(setup, "transferSize", "Parameters")
+    block = _count(setup, "blockSize", "Parameters")
+    segments = _count(setup, "segmentCount", "Parameters")
+    repetitions = _count(setup, "repetitions", "Parameters")
+    results = _entries(test, "Results", "access", operations * repetitions)
+    phases = []
+    for number, entry in enumerate(results):
+        where = f"IOR JSON, Results[{number}] ({entry['access']})"
+        size_mib = None
+        # IOR takes the size from the first repetition.
+        if number < len(operations):
+            size_mib = non_negative(summary[number], "xsizeMiB", "IOR JSON, summary")
+        planned = tasks * block * segments
+        phases.append(_phase(entry, where, transfer, size_mib, planned))
+    return tuple(phases)
+
+
+def _parameters(
+    setup: Mapping[str, Any],
+    options: Mapping[str, Any],
+    summary: Sequence[Mapping[str, Any]],
+) -> dict[str, object]:
+    parameters: dict[str, object] = dict(setup)
+    parameters.pop("data packet type", None)
+    if "clients per node" in options:
+        parameters["clients per node"] = options["clients per node"]
+    for entry in summary:
+        if "taskPerNodeOffset" in entry:
+            parameters["taskPerNodeOffset"] = entry["taskPerNodeOffset"]
+    kind = setup.get("dataPacketType")
+    if isinstance(kind, int) and 0 <= kind < len(DATA_TYPES):
+        parameters["data_type"] = DATA_TYPES[kind]
+    return parameters
 
 
 def _load(body: str) -> dict[str, Any]:
@@ -151,9 +163,9 @@ def _load(body: str) -> dict[str, Any]:
             "exit status"
         )
     # Worlds of one task write over each other's summary.
-    why = (
-        f". If several tasks were to run: {OTHER_MPI}" if _ONE_TASK.search(body) else ""
-    )
+    why = ""
+    if _ONE_TASK.search(body):
+        why = f". If several tasks were to run: {OTHER_MPI}"
     if not body.startswith("{"):
         raise ToolOutputError(
             f"no IOR JSON summary in the output (is -O summaryFormat=JSON set?); it begins: "
@@ -198,17 +210,20 @@ def _entries(
     every = member(container, what, "IOR JSON")
     if not isinstance(every, list) or not operations:
         raise ToolOutputError(f"IOR JSON: {what!r} should be a list of writes or reads")
-    named = [
-        (member(one, key, f"IOR JSON, {what}[{n}]"), one) for n, one in enumerate(every)
-    ]
-    kept = [(name, one) for name, one in named if name != "remove"]
-    if [name for name, _ in kept] != operations:
-        names = ", ".join(excerpt(str(name)) for name, _ in kept[:8])
+    kept = []
+    names = []
+    for number, entry in enumerate(every):
+        name = member(entry, key, f"IOR JSON, {what}[{number}]")
+        if name != "remove":
+            kept.append(entry)
+            names.append(name)
+    if names != operations:
+        found = ", ".join(excerpt(str(name)) for name in names[:8])
         raise ToolOutputError(
-            f"IOR JSON: {what} holds {len(kept)} phases ({names}), expected {len(operations)}: "
+            f"IOR JSON: {what} holds {len(kept)} phases ({found}), expected {len(operations)}: "
             f"{', '.join(operations[:8])}"
         )
-    return [one for _, one in kept]
+    return kept
 
 
 def _is_product(rate: float, seconds: float, count: float) -> bool:
@@ -234,32 +249,35 @@ def _phase(
             f"{where}: 'totalTime' is 0.0000 s: the phase was too short to be timed (IOR "
             "prints 0.1 ms steps); move more data"
         )
-    bw_mib_s, iops = positive(entry, "bwMiB", where), positive(entry, "iops", where)
+    bw_mib_s = positive(entry, "bwMiB", where)
+    iops = positive(entry, "iops", where)
     transfers_s = non_negative(entry, "wrRdTime", where)
-    count = (
-        planned // transfer if size_mib is None else round(size_mib * _MIB / transfer)
-    )
-    moved: int | None = count * transfer
-    agrees = count > 0 and _is_product(bw_mib_s, total_s, count * transfer / _MIB)
+    rates = {"bw": Quantity(bw_mib_s, "MiB/s"), "iops": Quantity(iops, "ops/s")}
+    if size_mib is None:
+        count = planned // transfer
+    else:
+        count = round(size_mib * _MIB / transfer)
+    moved = count * transfer
+    agrees = count > 0 and _is_product(bw_mib_s, total_s, moved / _MIB)
     if size_mib is None and not agrees:
-        moved = None
-    elif size_mib is not None and (
-        not agrees or abs(size_mib * _MIB - count * transfer) > _PRINTED * _MIB + 1
-    ):
-        raise ToolOutputError(
-            f"{where}: {bw_mib_s} MiB/s for {total_s} s does not give the {size_mib} MiB of the summary, in whole "
-            f"transfers of {transfer} bytes; the output is damaged"
-        )
-    if moved is not None and not _is_product(iops, transfers_s, count):
+        return Phase(entry["access"], rates, total_s, transfer_bytes=transfer)
+    if size_mib is not None:
+        is_whole = abs(size_mib * _MIB - moved) <= _PRINTED * _MIB + 1
+        if not agrees or not is_whole:
+            raise ToolOutputError(
+                f"{where}: {bw_mib_s} MiB/s for {total_s} s does not give the {size_mib} MiB of the summary, in whole "
+                f"transfers of {transfer} bytes; the output is damaged"
+            )
+    if not _is_product(iops, transfers_s, count):
         raise ToolOutputError(
             f"{where}: {iops} operations/s for {transfers_s} s (wrRdTime) is not {count} transfers; the output is damaged"
         )
     return Phase(
         name=entry["access"],
-        rates={"bw": Quantity(bw_mib_s, "MiB/s"), "iops": Quantity(iops, "ops/s")},
+        rates=rates,
         seconds=total_s,
         bytes_moved=moved,
-        operations=None if moved is None else count,
+        operations=count,
         transfer_bytes=transfer,
     )
 
@@ -324,12 +342,14 @@ def with_rank_times(output: ToolOutput, ranks: Sequence[RankTimes]) -> ToolOutpu
 
     Raises :class:`ToolOutputError` if the rank details belong to another output.
     """
-    if [phase.name for phase in output.phases] != [entry.operation for entry in ranks]:
+    operations = [entry.operation for entry in ranks]
+    if operations != [phase.name for phase in output.phases]:
+        why = ""
         # Worlds of one task append to one file of rank details, and overwrite each other's summary.
-        alone = output.tasks == 1 and len(ranks) > len(output.phases)
+        if output.tasks == 1 and len(ranks) > len(output.phases):
+            why = f": {OTHER_MPI}"
         raise ToolOutputError(
-            f"IOR rank details: {len(ranks)} phases, but the summary has {len(output.phases)}"
-            + (f": {OTHER_MPI}" if alone else "")
+            f"IOR rank details: {len(ranks)} phases, but the summary has {len(output.phases)}{why}"
         )
     phases = []
     for phase, entry in zip(output.phases, ranks, strict=True):

@@ -23,7 +23,7 @@ from iogauge.node.lustre.targets import of_metadata_targets, ost_name
 from iogauge.plan.case import Access, CasePlan, PhasePlan, Printed
 from iogauge.plan.stage import ROUNDS, SERVERS
 from iogauge.tools.fio.options import DIRECTORY, FioJob, layout_job, metadata_job
-from iogauge_extras.needle.judge import Rounds, medians, parse_rounds
+from iogauge_extras.needle.slow_probes import Rounds, medians, parse_rounds
 from iogauge_extras.needle.turns import ROUND, most_turns
 
 _ROUNDS: Final = JOB_FILES / "rounds.sh"

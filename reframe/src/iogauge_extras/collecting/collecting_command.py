@@ -1,0 +1,173 @@
+"""The command ``iogauge site collecting``: does a partition still collect its first runs, or is it a gate?
+
+A partition collects until a reference or a declared efficiency decides on a case of it. It never collects again:
+a reference that was removed does not open a gate.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import shutil
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+
+from iogauge.cli.planning import demand_known
+from iogauge.cli.reporting import write_file
+from iogauge.cli.screen import say, slip
+from iogauge.core import commands, paths
+from iogauge.core.text import count
+from iogauge.judge.verdict import Verdict
+from iogauge.records import journal
+from iogauge.records.record import Record
+from iogauge.site import folders, settings
+from iogauge.site.reference_notes import fits
+from iogauge.site.references import FILE, References
+
+#: Valid runs on which `iogauge calibrate` bases a reference.
+NEEDED: Final = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Collected:
+    """What the history has of a partition on which no reference has decided."""
+
+    #: Valid runs of the metric that has most, in the newest series of its case.
+    runs: int
+    #: Metrics that were UNSTABLE in the newest run of their case.
+    unsteady: int
+    #: Time of the oldest run in a series that is the newest of its case; empty without a run.
+    since: str
+
+
+def is_decided(system: str, partition: str) -> bool:
+    """Return whether the site declares what a case of the partition must reach.
+
+    A file with mistakes counts as one that decides: the run refuses it.
+    """
+    extras = settings.partitions(folders.site_dir(system)).get(partition)
+    if extras is None or (extras.topology and extras.topology.efficiency):
+        return True
+    references = References.of_site(system)
+    if references.mistakes:
+        return True
+    for check in references.checks:
+        entry = references.data[check]
+        if entry.get("$index", ["$partition"])[0] != "$partition":
+            return True
+        if any(fits(key, f"{system}:{partition}") for key in entry):
+            return True
+    return False
+
+
+def _records(system: str, partition: str) -> Iterator[Record]:
+    """Yield the records of a partition, oldest session first."""
+    files = (paths.history_dir() / system).glob("*.jsonl")
+    for file in sorted(files, key=lambda path: path.name):
+        for record in journal.read_whole(file):
+            if isinstance(record, Record) and record.partition == partition:
+                yield record
+
+
+def collected(system: str, partition: str) -> Collected | None:
+    """Return what a partition has collected; None if it is a gate."""
+    if is_decided(system, partition):
+        return None
+    newest: dict[str, Record] = {}
+    first: dict[str, str] = {}
+    runs: Counter[tuple[str, str]] = Counter()
+    for record in _records(system, partition):
+        newest[record.line] = record
+        first.setdefault(record.series, record.time)
+        for metric in record.metrics:
+            if metric.reference is not None:
+                return None
+            if metric.verdict.is_valid and not record.confirms:
+                runs[record.series, metric.name] += 1
+    going_on = {record.series for record in newest.values()}
+    unsteady = 0
+    for record in newest.values():
+        for metric in record.metrics:
+            unsteady += metric.verdict is Verdict.UNSTABLE
+    return Collected(
+        runs=max((n for key, n in runs.items() if key[0] in going_on), default=0),
+        unsteady=unsteady,
+        since=min((first[series] for series in going_on), default=""),
+    )
+
+
+def propose(system: str, since: str, into: Path) -> bool:
+    """Write what ``iogauge calibrate`` says (references.txt) and proposes (references.diff) into a folder.
+
+    The diff is for ``git apply`` in the repository that holds the site. Returns whether anything is proposed.
+    """
+    file = folders.site_dir(system) / FILE
+    top = commands.run("git", "-C", str(file.parent), "rev-parse", "--show-toplevel")
+    name = os.path.relpath(file.resolve(), top.stdout.strip() or file.parent.parent)
+    with tempfile.TemporaryDirectory(prefix="iogauge-references-") as scratch:
+        copy = Path(scratch, system)
+        shutil.copytree(file.parent, copy)
+        alone = {folders.VARIABLE: "", "IOGAUGE_CONFIGURATION": scratch}
+        done = commands.run(
+            str(Path(sys.executable).with_name("iogauge")),
+            *("calibrate", "--system", system, "--since", since, "--write"),
+            environment=os.environ | alone,
+        )
+        before = file.read_text(encoding="utf-8") if file.exists() else ""
+        changed = copy / FILE
+        after = changed.read_text(encoding="utf-8") if changed.exists() else before
+    said = (done.stdout + done.stderr).replace(f"{changed}: written\n", "")
+    write_file(into / "references.txt", said.replace(str(copy), str(file.parent)))
+    diff = difflib.unified_diff(
+        before.splitlines(keepends=True),
+        after.splitlines(keepends=True),
+        f"a/{name}" if before else "/dev/null",
+        f"b/{name}",
+    )
+    write_file(into / "references.diff", "".join(diff))
+    return before != after
+
+
+def show_collecting(
+    places: Annotated[
+        list[str], typer.Argument(help="SYSTEM:PARTITION; may be repeated.")
+    ],
+    into: Annotated[
+        Path | None,
+        typer.Option("--propose", help="Folder for proposed references, as a diff."),
+    ] = None,
+) -> None:
+    """Say whether partitions still collect their first runs: status 0 if all do, 1 if one is a gate."""
+    is_gate = False
+    proposed: dict[str, bool] = {}
+    for place in places:
+        system, _, partition = place.partition(":")
+        demand_known(system, "")
+        known = settings.partitions(folders.site_dir(system))
+        if partition not in known:
+            names = ", ".join(known) or f"none, see iogauge check {system}"
+            raise slip(f"{place}: no such partition; known: {names}")
+        found = collected(system, partition)
+        if found is None:
+            say(f"{place}: a gate: references decide")
+            is_gate = True
+            continue
+        text = f"{place}: collecting: {found.runs} of {NEEDED} runs"
+        if found.unsteady:
+            metrics = count(found.unsteady, "metric")
+            text += f"; {metrics} too unsteady: see iogauge calibrate --system={system}"
+        if into and found.runs >= NEEDED:
+            if system not in proposed:
+                proposed[system] = propose(system, found.since, into)
+            text += f". Read {into / 'references.txt'}"
+            if proposed[system]:
+                text += f"; merge {into / 'references.diff'}: then it is a gate"
+        say(text)
+    raise typer.Exit(int(is_gate))
