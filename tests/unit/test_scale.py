@@ -61,8 +61,8 @@ def test_a_record_of_a_thousand_nodes_is_small(tmp_path):
     )
     assert len(found.outputs["write"][0].phases[0].rank_seconds) == NODES * scale.TASKS
     judged = decide.judge(plan, found, healthy.METRICS, {}, EXTRAS, "quick")
-    # Measured: 4 s for 1,000 nodes. Tests that run beside it make it slower.
-    assert time.process_time() - began < 12 * NODES / 1000
+    # Measured: 4 s for 1,000 nodes, and more where tests run beside it. Read twice, and type by type, it takes 60 s here.
+    assert time.process_time() - began < 30 * NODES / 1000
     (first, others), *_ = (
         [w for w in counts.witnesses if w.host == "n1"]
         for counts in found.task_counters["write"]

@@ -25,7 +25,6 @@ from iogauge.evidence.times import (
     seconds_of_activity,
     seconds_of_asking,
     seconds_of_files,
-    seconds_of_growth,
     seconds_of_jobs,
 )
 from iogauge.job import recorder as looks_at
@@ -228,17 +227,6 @@ def test_the_seconds_of_files_are_known_if_nobody_else_makes_any():
             for i, n in zip(made, others, strict=True)
         ]
         assert seconds_of_files(both, (0, 10), 4000) is None
-
-
-def test_files_that_an_mpi_writes_to_the_target_are_no_time_of_the_tool():
-    """Tasks write 8 MiB when MPI starts, a second before IOR writes 256 MiB in a second."""
-    used = [
-        MIB * (8 * (t >= 100) + 256 * min(max(t - 200, 0), 100) // 100)
-        for t in range(401)
-    ]
-    looks = [Instant(t / 100, 0, 0, 9, 900 * MIB + more) for t, more in enumerate(used)]
-    seconds = seconds_of_growth(looks, (0.5, 3.5), 264 * MIB, 256 * MIB)
-    assert seconds is not None and 0.8 < seconds <= 1.0
 
 
 def test_a_short_phase_has_enough_looks(tmp_path, monkeypatch):

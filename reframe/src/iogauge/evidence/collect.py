@@ -182,7 +182,8 @@ def _complete(
     ]
     deadline = time.monotonic() + ANSWER_S
     while plan.nodes > 1 and time.monotonic() < deadline:
-        if all(len(noted.by_host(what)) >= plan.nodes for what in expected):
+        answered = all(len(noted.by_host(what)) >= plan.nodes for what in expected)
+        if answered and _all_counted(noted, plan):
             break
         time.sleep(0.5)
         noted = reader.read()
@@ -195,6 +196,18 @@ def _complete(
             f"agents: {noted.damaged[0]}; expected whole lines. Run the case again"
         )
     return noted
+
+
+def _all_counted(noted: NodeObservations, plan: CasePlan) -> bool:
+    """Return whether the agents of the nodes have told of all tasks, if any has."""
+    told = task_counters.witnesses(noted)
+    if not told:
+        return True
+    for repetition, phase in executions(plan):
+        counts = task_counters.hear(plan, phase, repetition, None, told, ())
+        if phase.witnessed and not counts.complete:
+            return False
+    return True
 
 
 T = TypeVar("T")
