@@ -98,5 +98,7 @@ def build(stage: Path, nodes: int, tasks: int = TASKS, osts: int = 0) -> Path:
     with open(stage / "tasks.n1", "a") as file:
         for repetition in range(healthy.REPETITIONS + 1):
             began = 3 * repetition + 5
-            file.write(f"read.{repetition} 0 {began}.51 {began + 1}.49 - 9 0 1 0 9 0 0 end\n")
+            file.write(
+                f"read.{repetition} 0 {began}.51 {began + 1}.49 - 9 0 1 0 9 0 0 end\n"
+            )
     return stage

@@ -186,11 +186,11 @@ class Whole:
         seen = self.seen(tier, **values)
         return next(phase for phase in seen.phases if phase.phase.name == name)
 
-    def judged(self) -> Judgement:
-        """The verdict, against references that the healthy case meets."""
+    def judged(self, worth: float = 1.0, gate: bool = False) -> Judgement:
+        """The verdict, against references that the healthy case meets, or ``worth`` so many times as much."""
         references = {
             metric.name: Reference(
-                100.0 if metric.unit == "MiB/s" else 2000.0,
+                worth * (100.0 if metric.unit == "MiB/s" else 2000.0),
                 -0.1,
                 None,
                 metric.unit,
@@ -199,7 +199,13 @@ class Whole:
             for metric in self.metrics
         }
         return judge(
-            self.plan, self.evidence, self.metrics, references, self.site, "quick"
+            self.plan,
+            self.evidence,
+            self.metrics,
+            references,
+            self.site,
+            "quick",
+            gate=gate,
         )
 
 
@@ -280,7 +286,6 @@ def _looks(begin: float, moved: Reading, files: int, total: Instant) -> list[Ins
             total.read + round(share * moved.read),
             total.written + round(share * moved.written),
             (total.files or 0) + round(share * files),
-            (total.held or 0) + round(share * moved.written),
         )
         for n, share in rows
     ]
@@ -312,7 +317,7 @@ def _whole(
     outputs: dict[str, Any] = {}
     task_counters: dict[str, Any] = {}
     runs, activity, asked, printed, found = [], list[Instant](), list[Instant](), [], []
-    total = Instant(0.0, 0, 0, 50, 0)
+    total = Instant(0.0, 0, 0, 50)
     for repetition in (1, 2):
         for number, phase in enumerate(plan.repeat):
             name, begin, bytes_of = (

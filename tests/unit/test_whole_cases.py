@@ -633,3 +633,62 @@ def test_a_site_that_does_not_say_which_file_system_it_is_has_a_remark():
             if one.name == "G9 identity"
         )
         assert said.outcome is outcome, said
+
+
+@pytest.mark.parametrize(
+    ("alter", "verdict"), [(lambda case: case, Verdict.FAIL), (busy, CONTAMINATED)]
+)
+def test_a_figure_that_misses_its_reference_beside_the_work_of_others(alter, verdict):
+    decided = alter(data()).judged(worth=1.5)
+    assert decided.verdict is verdict
+    assert ("load of 20.0" in decided.busy) is (verdict is CONTAMINATED)
+    assert decided.busy in decided.reason
+
+
+def test_what_a_client_of_nfs_reads_again_after_locks_is_a_remark():
+    """MPI-IO locks around each read, and the client drops its pages: half of the bytes were fetched once more."""
+    case = data("nfs4").witness("read", 0, counters=moved(1.5))
+    case = case.witness("read", 1, counters=moved(1.5))
+    assert case.judged().verdict is CONTAMINATED
+    for phase in ("write", "read"):
+        for at in (0, 1):
+            parameters = {**case.evidence.outputs[phase][at].parameters, "api": "MPIIO"}
+            case = case.output(phase, at, parameters=parameters)
+    decided = case.judged()
+    assert decided.verdict is Verdict.PASS, decided.reason
+    (load,) = (one for one in decided.findings if one.name == "G19 foreign load")
+    assert load.outcome is Outcome.WARN
+
+
+def test_a_cache_on_the_nodes_own_disk_is_named():
+    case = data("nfs4", o_direct=False).witness("read", 1, counters=moved(0.0))
+    options = replace(MOUNT, type="nfs4", source="10.0.0.1:/export", options="rw,fsc")
+    decided = views(mount=options)(case).judged()
+    assert decided.verdict is INVALID and "mount option fsc" in decided.reason
+
+
+def test_a_clients_setting_that_changed_in_the_case_is_a_remark():
+    key = "tunable.osc.max_dirty_mb"
+    decided = facts(**{key: "4 | 741"})(data("lustre")).judged()
+    said = [f"{one.outcome.name} {one.saw}" for one in decided.findings]
+    assert decided.verdict is Verdict.PASS
+    assert f"WARN on n1 {key} changed in the case: 4 | 741" in said
+
+
+IN_GATE = [
+    ("a name of a device", data().declared(target={"uuid": None}), INVALID),
+    ("no name", data().declared(target={"uuid": None, "source": None}), INVALID),
+    ("a UUID", data(), Verdict.PASS),
+    ("a server", data("nfs4").declared(target={"uuid": None}), Verdict.PASS),
+    (
+        "a file system of the job",
+        data().declared(target={"uuid": None, "source": None, "path": "$TMP"}),
+        Verdict.PASS,
+    ),
+]
+
+
+@pytest.mark.parametrize(("name", "case", "verdict"), IN_GATE)
+def test_a_gate_passes_only_what_has_an_identity(name, case, verdict):
+    assert case.judged(gate=True).verdict is verdict, name
+    assert case.judged().verdict is Verdict.PASS

@@ -8,7 +8,6 @@ docs/keys.md.
 from __future__ import annotations
 
 import difflib
-import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -72,26 +71,31 @@ def show_history(
     """Show the records, the newest first."""
     from iogauge.report import (
         history_table,
-    )  # imported here because polars starts slowly
+    )
 
     folder = paths.history_dir()
     verdicts = tuple(verdict or ())
     choice = history_table.RecordChoice(
-        system, name, verdicts, metric, since, until, limit
+        system=system,
+        name=name,
+        verdicts=verdicts,
+        metric=metric,
+        since=since,
+        until=until,
+        limit=limit,
     )
     demand_known(system, name)
     with slips(ValueError, OSError):
         if damaged:
             return _show_damaged(folder)
-        rows, matching = choice.of(folder)
-        contents = list(history_table.records(folder, rows))
+        found = history_table.chosen(folder, choice)
     if as_json:
-        for record, _ in contents:
-            typer.echo(json.dumps(record, separators=(",", ":")))
+        for record, _ in found.records:
+            typer.echo(record.to_line().decode())
         return None
-    if contents:
-        show(history_table.table(contents, wide))
-    say(f"{len(contents)} of {matching} record(s) in {folder}")
+    if found.records:
+        show(history_table.table(found.records, wide))
+    say(f"{len(found.records)} of {found.matching} record(s) in {folder}")
     return None
 
 

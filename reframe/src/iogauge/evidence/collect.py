@@ -107,13 +107,18 @@ def collect(
 
 @contextlib.contextmanager
 def _explained(stage: Path, noted: NodeObservations, plan: CasePlan) -> Iterator[None]:
-    """Say of an error, and without one too, that the tool is too old, or else that the directory is full."""
-    old = _too_old(noted, plan)
+    """Say of an error what caused it: the tool is too old, which is an error by itself, something was mounted over the case's
+    directory, or the stage directory is full."""
+    old, hidden = _too_old(noted, plan), noted.hidden()
     try:
         yield
     except ToolOutputError as error:
         if old and old not in str(error):
             raise ToolOutputError(f"{plan.tool}: {old} ({error})") from error
+        if hidden:
+            raise ToolOutputError(
+                f"{error}; meanwhile the case's directory lay on {hidden[0]}: see who mounted that, and run again"
+            ) from error
         if not complaints.is_full(stage):
             raise
         raise ToolOutputError(

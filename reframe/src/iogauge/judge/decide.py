@@ -110,6 +110,8 @@ class Judgement:
     verdict: Verdict
     reason: str
     tools: tuple[str, ...] = ()
+    #: Which node had more work of others than cores; empty if none had.
+    busy: str = ""
 
     @property
     def headline(self) -> str:
@@ -232,6 +234,7 @@ def judge(
             used.get(name),
             unreferenced,
             unsettled=unsettled,
+            busy=ended.busy,
         )
         decided.append(
             dataclasses.replace(one, reason=f"{one.reason}: {notes}") if notes else one
@@ -245,5 +248,10 @@ def judge(
         f"{m.metric.name}: {m.reason}" for m in decided if m.verdict is verdict
     )
     return Judgement(
-        tuple(decided), tuple(findings), verdict, text, tuple(sorted(versions))
+        tuple(decided),
+        tuple(findings),
+        verdict,
+        text,
+        tuple(sorted(versions)),
+        ended.busy,
     )
