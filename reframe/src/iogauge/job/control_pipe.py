@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import threading
 import time
@@ -18,7 +19,7 @@ from iogauge.plan.observations import COUNTERS, TASKS, append, line_of
 AGENT: Final = "agent"
 
 #: Seconds after which the tasks of an execution have told what they had to.
-_QUIET_S: Final = 0.5
+_QUIET_S: Final = 0.05
 
 
 class Task(NamedTuple):
@@ -45,9 +46,7 @@ class ControlPipe:
         self._remove()
         self._before: dict[str, Reading | None] = {}
         self._waiting = b""
-        self._looks: list[str] = []
-        self._tasks: list[str] = []
-        self._runs = False
+        self._looks = self._tasks = ""
         self._told_at = time.monotonic()
         for pipe in self._places:
             os.mkfifo(pipe, 0o600)
@@ -85,7 +84,7 @@ class ControlPipe:
                     # It may take minutes, and the agent goes on looking.
                     threading.Thread(target=self._sync, args=(line,)).start()
                 case [*words, "end"]:
-                    self._tasks.append(f"{' '.join(words)} end\n")
+                    self._tasks += f"{' '.join(words)} end\n"
 
     def _say(self, line: bytes) -> None:
         with contextlib.suppress(BlockingIOError):  # nobody has read many answers
@@ -110,8 +109,6 @@ class ControlPipe:
 
         Preparation and warm-up, repetition 0, are not judged and need none of Lustre, which may cost the start of a program.
         """
-        if when == "before":
-            self._write()
         counts = read_all(lustre=not execution.endswith(".0"))
         changed = counts
         if when == "before":
@@ -121,30 +118,31 @@ class ControlPipe:
             for name, reading in counts.items():
                 if self._before.get(name, ()) != reading:
                     changed[name] = reading
-        self._runs = when == "before"
-        self._looks.append(line_of(COUNTERS, [execution, when, changed]))
+        self._looks += line_of(COUNTERS, [execution, when, changed])
+        if when == "after":
+            append(self._looks)
+            self._looks = ""
+
+    @property
+    def pause_s(self) -> float:
+        """Return the seconds after which to call :meth:`settle`, if nothing comes before."""
+        return _QUIET_S if self._tasks else math.inf
 
     def settle(self) -> None:
-        """Write what tasks and counters told, if no tool runs and nobody tells more; raises OSError of the stage.
+        """Write what tasks told, once they tell no more; raises OSError of the stage.
 
         A thousand nodes must not open files of a shared stage for each of their tasks.
         """
-        if not self._runs and time.monotonic() - self._told_at > _QUIET_S:
-            self._write()
-
-    def _write(self) -> None:
-        looks, tasks = "".join(self._looks), "".join(self._tasks)
-        self._looks, self._tasks = [], []
-        if looks:
-            append(looks)
-        if tasks:
-            append(tasks, TASKS)
+        if self._tasks and time.monotonic() - self._told_at >= _QUIET_S:
+            append(self._tasks, TASKS)
+            self._tasks = ""
 
     def close(self) -> None:
         """Write what waits, and remove the pipes; raises OSError of the stage."""
         for _ in self.answer():
             pass
-        self._write()
+        if self._tasks:
+            append(self._tasks, TASKS)
         self._remove()
 
     def _remove(self) -> None:

@@ -157,7 +157,7 @@ class _LeadAgent:
             if self._bell and self._bell in ready:
                 for task in self._bell.answer():
                     self.recorder.take(task)
-            elif self._bell:
+            if self._bell:
                 self._bell.settle()
             self.recorder.look()
             if 0 in ready:
