@@ -91,14 +91,18 @@ def build(stage: Path, nodes: int, tasks: int = TASKS, osts: int = 0) -> Path:
             "clock": clock,
         }
         answer["versions"] = {}
-        with open(stage / f"seen.n{number}.jsonl", "a") as file:
+        seen = stage / f"seen.n{number}.jsonl"
+        kept = [
+            line
+            for line in seen.read_text().splitlines(keepends=True)
+            if '"counters", ["write.' not in line
+        ]
+        with open(seen, "w") as file:
+            file.writelines(kept)
             file.writelines(json.dumps([0.5, out, answer]) + "\n" for out in FACTS)
             file.write(_counter_lines(number, osts))
         (stage / f"tasks.n{number}").write_text(lines)
     with open(stage / "tasks.n1", "a") as file:
         for repetition in range(healthy.REPETITIONS + 1):
-            began = 3 * repetition + 5
-            file.write(
-                f"read.{repetition} 0 {began}.51 {began + 1}.49 - 9 0 1 0 9 0 0 end\n"
-            )
+            file.write(healthy.task_line(f"read.{repetition}", 0, healthy.READ, 0))
     return stage

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections import ChainMap
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Final
 
 from iogauge.core.measurement import Phase, Quantity, ToolOutput, ToolOutputError
@@ -26,7 +27,7 @@ from iogauge.plan.stage import PhaseRun
 STARTING_BYTES: Final = 1 << 20
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class TaskCounters:
     """All witnesses of one execution, and how many there should be.
 
@@ -74,7 +75,7 @@ class TaskCounters:
         """
         return max(
             max(w.synced or w.ended for w in of_host) - min(w.started for w in of_host)
-            for of_host in self._by_host().values()
+            for of_host in self._by_host.values()
         )
 
     def span(self, host: str) -> tuple[float, float] | None:
@@ -84,7 +85,7 @@ class TaskCounters:
         """
         if not self.of_tasks and self.asked_for:
             return self.asked_for
-        of_host = self._by_host().get(host)
+        of_host = self._by_host.get(host)
         if not of_host:
             return None
         span = min(w.started for w in of_host), max(w.ended for w in of_host)
@@ -97,7 +98,7 @@ class TaskCounters:
     def sync_seconds(self) -> float | None:
         """Return the longest time that syncfs(2) took on a node; None if a node did not sync."""
         longest = 0.0
-        for of_host in self._by_host().values():
+        for of_host in self._by_host.values():
             took = [w.synced - w.ended for w in of_host if w.synced is not None]
             if not took:
                 return None
@@ -124,7 +125,7 @@ class TaskCounters:
 
         A name of neither a device nor a mount is that of a Lustre file system, whose clients before 2.17 tell root alone.
         """
-        grown = self._grown()
+        grown = self._grown
         if grown.keys().isdisjoint(counters):
             return None
         return _total(
@@ -139,7 +140,7 @@ class TaskCounters:
         A device's number may stand for another disk on each node.
         """
         passed = Reading()
-        for host, grown in self._grown().items():
+        for host, grown in self._grown.items():
             for name, moved in grown.items():
                 if moved and (name == NETWORKS or name in devices.get(host, ())):
                     passed += moved
@@ -147,14 +148,16 @@ class TaskCounters:
 
     def of_host(self, host: str) -> Mapping[str, Reading | None]:
         """Return the growth of each counter of a host, None if it is unknown."""
-        return self._grown().get(host, {})
+        return self._grown.get(host, {})
 
+    @cached_property
     def _grown(self) -> dict[str, Mapping[str, Reading | None]]:
         return {
             host: ChainMap(*(dict(witness.counters) for witness in of_host))
-            for host, of_host in self._by_host().items()
+            for host, of_host in self._by_host.items()
         }
 
+    @cached_property
     def _by_host(self) -> dict[str, list[TaskLine]]:
         hosts: dict[str, list[TaskLine]] = {}
         for witness in self.witnesses:
