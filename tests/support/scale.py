@@ -91,13 +91,13 @@ def build(stage: Path, nodes: int, tasks: int = TASKS, osts: int = 0) -> Path:
             "clock": clock,
         }
         answer["versions"] = {}
-        seen = stage / f"seen.n{number}.jsonl"
+        own_file = stage / f"seen.n{number}.jsonl"
         kept = [
             line
-            for line in seen.read_text().splitlines(keepends=True)
+            for line in own_file.read_text().splitlines(keepends=True)
             if '"counters", ["write.' not in line
         ]
-        with open(seen, "w") as file:
+        with open(own_file, "w") as file:
             file.writelines(kept)
             file.writelines(json.dumps([0.5, out, answer]) + "\n" for out in FACTS)
             file.write(_counter_lines(number, osts))
