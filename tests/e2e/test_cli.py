@@ -74,7 +74,7 @@ def told(rig):
     run = rig.iogauge("report", "--html", str(page), "--junit", str(xml))
     (line,) = re.findall(r"^iogauge: (.*)$", run.out, re.MULTILINE)
     text = html.unescape(page.read_text())
-    (page_line,) = re.findall(r'<p class="quiet ending">(.*?)</p>', text)
+    (page_line,) = re.findall(r'<p class="ending">(.*?)</p>', text)
     (alarm,) = re.findall(
         r"^iogauge \S+: (.*)$", rig.iogauge("alarm").out, re.MULTILINE
     )
