@@ -44,6 +44,9 @@ lock: ## pin requirements/*.in anew, with hashes
 	@ci/setup --dev
 	@cd requirements && for name in runtime dev spack mpi; do \
 	    echo "lock: $$name.lock" && known= && \
+    if [ "$$name" = runtime ]; then \
+        known='--no-emit-package polars --no-emit-package polars-runtime-32'; \
+    fi && \
 	    if [ "$$name" = dev ]; then \
 	        known=$$(sed -n 's/^\([a-z0-9.-]*\)==.*/--no-emit-package \1/p' runtime.lock); \
 	    fi && \

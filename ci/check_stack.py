@@ -26,12 +26,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 import find_externals as found
 import stack_facts as facts
 
-# What must be below the prefix of a package: patterns, | is or.
+# What must be below the prefix of a package.
 NEEDED = {
-    "lustre": [
-        "include/lustre/lustreapi.h",
-        "lib*/liblustreapi.so|lib/*/liblustreapi.so",
-    ],
+    "lustre": ["include/lustre/lustreapi.h", "lib*/**/liblustreapi.so"],
     "zlib": ["include/zlib.h"],
     "libaio": ["include/libaio.h"],
 }
@@ -54,7 +51,7 @@ def faults(name, version, external, is_mpi):
         elif here and not f"{here}.".startswith(f"{version}."):
             yield f"{told}: its {language} compiler {path} is {here}"
     for pattern in NEEDED.get(name, ()) if prefix else ():
-        if not any(Path(prefix).glob(one) for one in pattern.split("|")):
+        if not any(Path(prefix).glob(pattern)):
             yield f"{told}: {prefix} has no {pattern}; the -dev or -devel package of {name} brings it"
     if is_mpi and prefix:
         spec = {"name": name, "version": version, "external": {"path": prefix}}
@@ -141,7 +138,7 @@ def check_externals(environment, before=False):
             anew = f" find all anew (ci/find_externals.py {environment}),"
         remedy = f"load the module that brings it,{anew} or correct it: spack -e {environment} config blame packages"
         raise Failed("\n".join([*wrong, remedy]))
-    return f"{count} externals are here"
+    return f"externals: {count} are here"
 
 
 def check_loader(environment):
@@ -175,7 +172,7 @@ def check_loader(environment):
                         f" is at {where}; unset LD_LIBRARY_PATH, or install again after it has moved"
                     )
                 linked[f"{library} => {target}"] = None
-    return ", ".join(linked) or "the loader finds all libraries"
+    return ", ".join(linked) or "all libraries are found"
 
 
 def main():
@@ -190,7 +187,7 @@ def main():
         print(f"check_stack: ok  {check_externals(environment, arguments.before)}")
         if arguments.before:
             return 0
-        print(f"check_stack: ok  {check_loader(environment)}")
+        print(f"check_stack: ok  loader: {check_loader(environment)}")
         facts.compare(environment)
         written = facts.write_facts(environment)
     except facts.StackError as error:

@@ -16,7 +16,7 @@ import re
 from pathlib import Path
 
 import iogauge_extras
-from iogauge.guards import rules
+from iogauge.guards import catalogue
 from iogauge.judge.verdict import Verdict
 from iogauge.node import keys
 
@@ -26,11 +26,12 @@ ROOT = Path(__file__).resolve().parents[1]
 def guards() -> str:
     """The table of all guards, a line each."""
     lines = [
-        "| guard | what must hold | otherwise | limit | seen on |",
-        "|---|---|---|---|---|",
+        "| guard | what must hold | otherwise | limit | against | seen on |",
+        "|---|---|---|---|---|---|",
     ]
-    for row in rules.rows().values():
-        cells = (row.name, row["must"], row["otherwise"], row["limit"], row["seen on"])
+    for name, guard in catalogue.guards().items():
+        seen_on = guard.seen_on or "recorded"
+        cells = [name, guard.must, guard.follows, guard.limit, guard.against, seen_on]
         lines.append("|" + "".join(f" {cell} |" if cell else " |" for cell in cells))
     return "\n".join(lines)
 

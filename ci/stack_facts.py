@@ -50,13 +50,10 @@ class StackError(Exception):
 def read_lock(environment):
     """The lock file of an environment, parsed; its bytes' sha256 under `sha256`."""
     path = Path(environment) / "spack.lock"
+    if not path.exists():
+        raise StackError(f"{path} is not there: spack -e {environment} install")
     try:
         data = path.read_bytes()
-    except OSError:
-        raise StackError(
-            f"{path} is not there: spack -e {environment} install"
-        ) from None
-    try:
         lock = json.loads(data)
         lock["concrete_specs"], lock["roots"]
     except (ValueError, KeyError) as error:
@@ -79,10 +76,7 @@ def reachable(lock):
             continue
         found[spec["name"]] = spec
         for dependency in spec.get("dependencies", []):
-            kinds = dependency.get("parameters", {}).get(
-                "deptypes", dependency.get("type", [])
-            )
-            if set(kinds) & {"link", "run"}:
+            if set(dependency["parameters"]["deptypes"]) & {"link", "run"}:
                 pending.append(dependency["hash"])
     return found
 
@@ -102,9 +96,7 @@ FLAGS = {"cflags", "cxxflags", "fflags", "cppflags", "ldflags", "ldlibs"}
 def variants_of(spec):
     """The variants without the compiler flags and what a site may choose."""
     parameters = sorted(spec.get("parameters", {}).items())
-    return {
-        name: value for name, value in parameters if name not in FLAGS | SITE_VARIANTS
-    }
+    return {k: value for k, value in parameters if k not in FLAGS | SITE_VARIANTS}
 
 
 def tools_of(lock):
@@ -219,17 +211,18 @@ def facts_of(environment):
         "os": arch["platform_os"],
         "target": target if isinstance(target, str) else target["name"],
         "compiler": compiler and f"{compiler['name']}@{version_of(compiler)}",
-        "packages": {
-            name: {
-                "name": spec["name"],
-                "version": version_of(spec),
-                "hash": spec["hash"],
-                "external": is_external(spec),
-                # Of an external Spack only assumes them.
-                "variants": {} if is_external(spec) else variants_of(spec),
-            }
-            for name, spec in named.items()
-        },
+        "packages": {name: package_of(spec) for name, spec in named.items()},
+    }
+
+
+def package_of(spec):
+    """What stack.json says of a package. Of an external Spack only assumes the variants."""
+    return {
+        "name": spec["name"],
+        "version": version_of(spec),
+        "hash": spec["hash"],
+        "external": is_external(spec),
+        "variants": {} if is_external(spec) else variants_of(spec),
     }
 
 
@@ -281,9 +274,8 @@ def write_facts(environment):
             f"{view} has no bin/: nothing is installed; spack -e {environment} install"
         )
     facts = facts_of(environment)
-    replace(
-        view.parent / "stack.json", json.dumps(facts, indent=2, sort_keys=True) + "\n"
-    )
+    text = json.dumps(facts, indent=2, sort_keys=True)
+    replace(view.parent / "stack.json", text + "\n")
     replace(view.parent / "activate.sh", activate_text(environment))
     if facts["missing"]:
         raise StackError(
@@ -304,8 +296,9 @@ def compare(environment):
     for text in differs:
         print(f"    {text}")
     if differs:
+        print("    Either a scope of Spack asks for it (spack config blame packages),")
         print(
-            "    results compare with this stack's alone; a scope asks for it (spack config blame packages), or a recipe"
+            "    or a recipe was changed. Results compare with those of this stack alone."
         )
     return int(bool(differs))
 
@@ -315,12 +308,8 @@ def main():
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("environments", nargs="+", metavar="ENVIRONMENT")
-    parser.add_argument(
-        "--compare", action="store_true", help="with what every site measures with"
-    )
-    parser.add_argument(
-        "--record", action="store_true", help="as what every site measures with"
-    )
+    parser.add_argument("--compare", action="store_true")
+    parser.add_argument("--record", action="store_true")
     arguments, status = parser.parse_args(), 0
     for environment in arguments.environments:
         try:

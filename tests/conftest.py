@@ -70,10 +70,6 @@ class _ByModuleThatShares(LoadScopeScheduling):
 
 def pytest_configure() -> None:
     gc.disable()
-    if folder := os.environ.get("TEST_ORACLE"):
-        from support import oracle
-
-        oracle.record(folder)
 
 
 def pytest_collection_finish() -> None:

@@ -162,7 +162,7 @@ def cases_of(rig: Rig, run: Run) -> list[Case]:
 def _normalised(text: str, rig: Rig) -> str:
     """A script without what is this machine's or this run's."""
     python = re.escape(f"{Path(sys.executable).parent}/python")
-    text = re.sub(rf"{python}[\d.]* -m ", "@PYTHON@ -m ", text)
+    text = re.sub(rf"{python}[\d.]*(?=\s)", "@PYTHON@", text)
     text = text.replace(f"/stage/{rig.stage.name}/", "/stage/@SESSION@/")
     text = text.replace(str(rig.home), "@HOME@")
     text = text.replace(str(rig.base / "reframe"), "@ROOT@/reframe")

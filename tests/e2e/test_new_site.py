@@ -270,12 +270,11 @@ def finish(clone, *tests):
 
 
 def test_a_guard(clone):
-    row, rule, line, test = code("Add a guard")
+    guard, line, test = code("Add a guard")
     guards = clone / "reframe" / "src" / "iogauge" / "guards"
     figures = guards / "figures.py"
-    put(guards / "rules.ini", "[G26 streams]", f"{row}\n")
-    figures.write_text(f"{figures.read_text()}\n\n{rule}")
-    put(guards / "catalogue.py", '    "G6 ceiling":', textwrap.indent(line, "    "))
+    figures.write_text(f"{figures.read_text()}\n\n{guard}")
+    put(guards / "catalogue.py", "    figures.ceiling,", textwrap.indent(line, "    "))
     tests = clone / "tests" / "unit" / "test_guards.py"
     tests.write_text(f"{tests.read_text()}\n\n{test}")
     judge = clone / "tests" / "unit" / "test_judge.py"

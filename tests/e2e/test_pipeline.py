@@ -185,12 +185,14 @@ def test_the_first_month_is_green_and_leads_to_a_gate(repository, capped):
     repository.merge("iogauge-references")
     gate = repository.run()
     assert gate.rc == 0 and "iogauge mine: ok: 1 passed (gate)" in gate.out, gate.out
+    print(f"night {len(runs) + 1}: ok: 1 passed (gate); green")
     repository.a_day_passes()
     capped(SLOWED)
     slowed = repository.run()
     assert slowed.rc != 0, slowed.out
     assert slowed.jobs["iogauge-judge"] == "FAIL"
-    assert re.search(r"FAIL mine:mnt FioRandomRead 128KiB read_bw", slowed.out)
+    assert re.search(r"FAIL mine:mnt FioRandomRead 128KiB read_(iops|bw): ", slowed.out)
+    print(f"night {len(runs) + 2}: FAIL on the slowed disk; red")
 
 
 @pytest.mark.needs_fio

@@ -262,8 +262,11 @@ def test_ranks_stand_where_they_are_asked_to(slurm, cyclic):
 def test_one_launch_asks_the_nodes_what_they_lack(slurm, make_rig):
     """They see the clone and the target; a queue that does not exist answers nothing."""
 
-    def check(**partition):
+    def check(scale=None, **partition):
         cluster = Cluster(make_rig(tools=("fio",)), slurm, **partition)
+        data = yaml.safe_load((cluster.rig.site / "settings.yaml").read_text())
+        data["systems"][0]["partitions"][0]["extras"]["scale"] |= scale or {}
+        cluster.rig.write_settings(data)
         path = f"{cluster.rig.environment()['PATH']}:/usr/sbin:/sbin"
         asked = slurm.hosts.command(slurm.head, ["iogauge", "check", "--all", "rig"])
         process = cluster.rig.start(asked, **{**slurm.environment, "PATH": path})
@@ -277,6 +280,26 @@ def test_one_launch_asks_the_nodes_what_they_lack(slurm, make_rig):
         "nodes of default: no node answered: srun: error: invalid partition" in said
     ), said
     assert "not ready" in said, said
+    slurm.run("scontrol", "update", "PartitionName=compute", "MaxTime=5")
+    try:
+        said = " ".join(check(scale={"nodes": NODES + 1}).out.split())
+        assert "time_limit is 10m, and compute allows 5 min" in said, said
+        assert f"a case has {NODES + 1} nodes, and compute has {NODES}" in said, said
+    finally:
+        slurm.run("scontrol", "update", "PartitionName=compute", "MaxTime=INFINITE")
+
+
+def test_a_job_that_never_starts_ends_with_the_reason_of_slurm(slurm, make_rig):
+    rig = make_rig(tools=("fio",), time_limit=LIMIT, limits={"queue_wait": "20 s"})
+    slurm.run("scontrol", "update", "PartitionName=compute", "MaxTime=5")
+    try:
+        run = Cluster(rig, slurm).run("^FioMetadata$")
+    finally:
+        slurm.run("scontrol", "update", "PartitionName=compute", "MaxTime=INFINITE")
+    reason = reason_of(run)
+    assert "the job waited 20 s in the queue and was cancelled" in reason
+    assert "PartitionTimeLimit" in reason, run.out
+    rig.assert_clean()
 
 
 def test_a_burst_buffer_that_slurm_does_not_have_is_no_pass(slurm, make_rig):

@@ -293,17 +293,39 @@ def test_install_without_a_network(bare, tmp_path):
     assert not list((tmp_path / "home").glob("spack*"))
 
 
-def test_carried_file_refuses_what_it_must(tmp_path):
-    done = subprocess.run(
-        [ROOT / "ci/airgap", "install"],
-        stderr=subprocess.PIPE,
-        text=True,
-        env=os.environ,
-    )
+def test_a_changed_pin_of_spack_is_followed(bare, tmp_path):
+    """What an earlier pin has brought is not taken for it; it stays until the new one is there."""
+    old = script(tmp_path / "home/spack/bin/spack", "#!/bin/sh\necho 1.1.0\n")
+    (tmp_path / "home/spack/.iogauge").write_text("v1.1.0\n")
+    done = bare[1]("gcc", IOGAUGE_SPACK_GIT=f"file://{tmp_path}/nowhere.git")
     assert done.returncode == 1
-    assert "no tree that ci/airgap packed" in done.stderr
-    done = subprocess.run(
-        [ROOT / "ci/airgap", "pack"], stderr=subprocess.PIPE, text=True
-    )
-    assert done.returncode == 2
-    assert "ci/airgap pack [--cache DIR] FILE.tar.gz [ENVIRONMENT]" in done.stderr
+    assert "not reached" in done.stderr
+    assert old.exists()
+
+
+def test_a_path_is_also_that_of_the_repository_that_gitlab_runs(tmp_path):
+    """Its jobs stand in iogauge/, and its input names environments/mine."""
+    folder = tmp_path / "environments/mine"
+    folder.mkdir(parents=True)
+    (folder / "spack.yaml").touch()
+    command = [ROOT / "ci/environment", "environments/mine"]
+    given = {"PATH": os.environ["PATH"], "CI_PROJECT_DIR": str(tmp_path)}
+    assert completed(command, cwd=ROOT, env=given).stdout == f"{folder}\n"
+    del given["CI_PROJECT_DIR"]
+    assert completed(command, cwd=ROOT, env=given).returncode == 2
+
+
+@pytest.mark.parametrize("committed", [False, True])
+def test_a_lock_file_for_other_externals_goes_unless_git_has_it(
+    externals, tmp_path, monkeypatch, committed
+):
+    (tmp_path / "spack.yaml").write_text(f"include: [{externals.FOUND}]\n")
+    lock = tmp_path / "spack.lock"
+    lock.write_text("{}")
+    if committed:
+        for words in (["init", "-q"], ["add", "-f", "spack.lock"]):
+            completed(["git", "-C", tmp_path, *words], check=True)
+    monkeypatch.setattr(externals, "find", lambda _: "packages: {}\n")
+    monkeypatch.setattr(sys, "argv", ["find_externals", str(tmp_path)])
+    assert externals.main() == 0
+    assert lock.exists() == committed

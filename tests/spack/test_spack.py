@@ -92,6 +92,14 @@ def test_another_machine_than_the_sites_is_refused_before_the_solve(spack, tmp_p
     assert "cray-mpich@7.7.18: its prefix /opt/cray/pe/mpt" in done.stderr
 
 
+def test_without_the_search_spack_ends_at_once_and_names_it(spack, tmp_path):
+    """A solve would find no MPI, and build one that knows neither fabric nor scheduler."""
+    done = spack("-e", copy_of(tmp_path, "local"), "install", check=False)
+    assert done.returncode
+    assert "Required path (made-by-ci-find_externals.py) does not exist" in done.stdout
+    assert len(done.stdout.splitlines()) == 1
+
+
 @pytest.mark.nightly
 @pytest.mark.slow
 def test_a_compiler_that_spack_finds_is_not_written_into_the_environment(

@@ -12,7 +12,7 @@ import json
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import asdict, dataclass, is_dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -517,12 +517,13 @@ def _history(data: bytes) -> object:
                 json.loads(both.to_json())
             except CompareError as error:
                 assert f"#{number}" in str(error)
-        frame = query.load(folder, Path(folder, "cache"))
-        for name in ("median", "spread", "reference", "lower", "upper"):
-            finite(frame[name].to_list())
-        rows, _ = history_table.RecordChoice(limit=0).of(folder, Path(folder, "cache"))
-        console.print(history_table.table(history_table.records(folder, rows), 80))
-        for damaged in query.damaged(folder, Path(folder, "cache")):
+        with closing(query.connect(folder)) as history:
+            columns = "median, spread, reference, lower, upper"
+            for row in query.rows(history, columns, query.Condition("1")):
+                finite(list(row))
+        chosen = history_table.chosen(folder, history_table.RecordChoice(limit=0))
+        console.print(history_table.table(chosen.records, True))
+        for damaged in query.damaged(folder):
             assert damaged.problem
         return found
 

@@ -17,7 +17,7 @@ _ROOT = Path(__file__).parents[2]
 FOLDER = _ROOT / "tests" / "data" / "golden"
 #: Words that are long, and the same in every script.
 _SHORT = {
-    "env PYTHONPATH=@ROOT@/reframe/src @PYTHON@ -m iogauge.job.agent": "@AGENT@",
+    "sh @ROOT@/reframe/src/iogauge/job/agent.sh @PYTHON@": "@AGENT@",
     "sh @ROOT@/reframe/src/iogauge/job/witness.sh": "@WITNESS@",
 }
 

@@ -11,6 +11,7 @@ from typing import Any, Literal
 from iogauge.core.measurement import Metric, ToolOutput
 from iogauge.node.files import Block, Eviction, Held, Sample
 from iogauge.node.host import Clock
+from iogauge.node.kinds import Below
 from iogauge.node.mounts import Mount, Space
 from iogauge.node.view import View
 from iogauge.plan.case import DIR, REP, Access, CasePlan, PhasePlan, Printed
@@ -22,6 +23,8 @@ SAMPLES = Path(__file__).parents[1] / "data" / "samples"
 METRICS = (Metric("write_bw", "MiB/s"), Metric("read_iops", "ops/s"))
 REPETITIONS = 2
 WRITTEN = 826802176
+#: Bytes that the recorded fio read.
+READ = 190013440
 _WAYS: tuple[Literal["write", "read"], ...] = ("write", "read")
 #: What the recorded IOR was asked to do.
 ASKED = (
@@ -39,6 +42,7 @@ VIEW = View(
     Space(10**12, 9 * 10**11, 10**6, 10**6),
     (),
     "k:1",
+    below=Below(devices=("8:16",), disks=("8:16",), names={"8:16": "sdb"}),
 )
 
 
@@ -94,6 +98,13 @@ def dated(text: str, epoch: int) -> str:
     return re.sub(r'("timestamp_ms" : )\d+', rf"\g<1>{epoch}000", text)
 
 
+def task_line(execution: str, number: int, read: int, written: int) -> str:
+    """What job/witness.sh writes of a task: its seconds, what it asked for in how many calls, what the kernel moved."""
+    return (
+        f"{execution} {number} 0 1000 - {read} {written} 0 0 {read} {written} 0 end\n"
+    )
+
+
 def build(stage: Path, nodes: int = 1) -> Path:
     """Write all files of a healthy job; returns the directory."""
     stage.mkdir(exist_ok=True)
@@ -121,6 +132,20 @@ def build(stage: Path, nodes: int = 1) -> Path:
             runs.append(f"{rep}\t{name}\t0\t{len(runs)}.5\t{len(runs) + 1}.5\tt")
             (stage / f"{name}.{rep}.out").touch()
             (stage / f"{name}.{rep}.err").touch()
+        for host in hosts:
+            for execution, moved in (
+                (f"write.{rep}", [0, WRITTEN // nodes, 1]),
+                (f"read.{rep}", [READ, 0, 1]),
+            ):
+                notes[host] += [
+                    [0.5, "counters", [execution, "before", {"8:16": [0, 0, 0]}]],
+                    [1.5, "counters", [execution, "after", {"8:16": moved}]],
+                ]
+        for number in range(2):
+            with (stage / f"tasks.{hosts[number % nodes]}").open("a") as lines:
+                lines.write(task_line(f"write.{rep}", number, 1 << 20, WRITTEN // 2))
+        with (stage / "tasks.n1").open("a") as lines:
+            lines.write(task_line(f"read.{rep}", 0, READ, 0))
         text = (SAMPLES / "ior_stone_wear.json").read_text()
         (stage / f"ior.{rep}.json").write_text(dated(text, BOOTED + len(runs) - 2))
         (stage / f"ior.{rep}.csv").write_text(

@@ -120,7 +120,7 @@ class Whole:
         self, phase: str, at: int = 1, of: int | None = None, **changes: Any
     ) -> Whole:
         """The case if the kernel had counted otherwise for the tasks of a repetition, or for one of them."""
-        told = dict(self.evidence.testimony)
+        told = dict(self.evidence.task_counters)
         several = list(told[phase])
         heard = [
             replace(
@@ -131,7 +131,7 @@ class Whole:
             for number, one in enumerate(several[at].witnesses)
         ]
         several[at] = replace(several[at], witnesses=tuple(heard))
-        return self.alter(testimony={**told, phase: tuple(several)})
+        return self.alter(task_counters={**told, phase: tuple(several)})
 
     def planned(self, phase: str, **changes: Any) -> Whole:
         """The case if a phase had been planned otherwise; keys of its access alter that."""
@@ -186,11 +186,11 @@ class Whole:
         seen = self.seen(tier, **values)
         return next(phase for phase in seen.phases if phase.phase.name == name)
 
-    def judged(self) -> Judgement:
-        """The verdict, against references that the healthy case meets."""
+    def judged(self, worth: float = 1.0, gate: bool = False) -> Judgement:
+        """The verdict, against references that the healthy case meets, or ``worth`` so many times as much."""
         references = {
             metric.name: Reference(
-                100.0 if metric.unit == "MiB/s" else 2000.0,
+                worth * (100.0 if metric.unit == "MiB/s" else 2000.0),
                 -0.1,
                 None,
                 metric.unit,
@@ -199,7 +199,13 @@ class Whole:
             for metric in self.metrics
         }
         return judge(
-            self.plan, self.evidence, self.metrics, references, self.site, "quick"
+            self.plan,
+            self.evidence,
+            self.metrics,
+            references,
+            self.site,
+            "quick",
+            gate=gate,
         )
 
 
@@ -280,7 +286,6 @@ def _looks(begin: float, moved: Reading, files: int, total: Instant) -> list[Ins
             total.read + round(share * moved.read),
             total.written + round(share * moved.written),
             (total.files or 0) + round(share * files),
-            (total.held or 0) + round(share * moved.written),
         )
         for n, share in rows
     ]
@@ -310,9 +315,9 @@ def _whole(
     """Both repetitions of a plan's phases, each of which moves so many bytes and says the same."""
     on, of_files = SYSTEMS[system], plan.tool == "mdtest"
     outputs: dict[str, Any] = {}
-    testimony: dict[str, Any] = {}
+    task_counters: dict[str, Any] = {}
     runs, activity, asked, printed, found = [], list[Instant](), list[Instant](), [], []
-    total = Instant(0.0, 0, 0, 50, 0)
+    total = Instant(0.0, 0, 0, 50)
     for repetition in (1, 2):
         for number, phase in enumerate(plan.repeat):
             name, begin, bytes_of = (
@@ -335,7 +340,7 @@ def _whole(
             heard = _testimony(
                 on, begin, bytes_of, 0 if of_files else 1024, synced=of_files
             )
-            testimony[name] = (*testimony.get(name, ()), heard)
+            task_counters[name] = (*task_counters.get(name, ()), heard)
             runs.append(PhaseRun(repetition, name, 0, begin, begin + 2 + LASTS, "t"))
             files = {"create": FILES, "remove": -FILES}.get(name, 0)
             copied = Reading(
@@ -369,7 +374,7 @@ def _whole(
             ),
         ),
         outputs=outputs,
-        testimony=testimony,
+        task_counters=task_counters,
         runs=tuple(runs),
         activity=tuple(activity) if counts else (),
         asked=tuple(asked),

@@ -10,7 +10,7 @@ from xml.etree import ElementTree
 import pytest
 
 from iogauge.judge.verdict import Verdict
-from iogauge.records import journal
+from iogauge.records import journal, query
 from iogauge.report import history_table
 from iogauge.report.endings import SessionRecords, conclude
 from iogauge.report.export import junit
@@ -469,7 +469,7 @@ def test_a_span_shows_the_newest_run_of_every_case_in_it(tmp_path):
     collected(tmp_path, [*runs, other])
     span = Span(BEGIN + timedelta(hours=12), BEGIN + timedelta(days=2))
     found, damaged = history_table.newest_records(
-        tmp_path, "site", span.since, span.until
+        tmp_path, query.Choice(system="site", since=span.since, until=span.until)
     )
     assert [(r.partition, r.session) for r in found] == [
         ("home", "s1"),
@@ -477,7 +477,7 @@ def test_a_span_shows_the_newest_run_of_every_case_in_it(tmp_path):
     ]
     assert damaged == []
     with pytest.raises(ValueError, match=r"no case of it is recorded \(recorded: "):
-        history_table.newest_records(tmp_path, "elsewhere")
+        history_table.newest_records(tmp_path, query.Choice(system="elsewhere"))
     alarm = news.collect(tmp_path, SessionRecords(found), gate=False, span=span)
     curve = next(one for one in alarm.history.curves if one.title.startswith("scratch"))
     assert [run.session for run in curve.points] == ["s1", "s2"]

@@ -23,11 +23,11 @@ def test_a_program_starts_and_explains_itself(name, monkeypatch, capsys):
     assert first.split()[0] in said
 
 
-def test_the_trend_keeps_its_promise():
-    """False alarms in at most 5 % of stable series, and as many drops found as when its limits were set."""
-    assert [
-        name for name, _, holds in programs.load("detectors").shares(2000) if not holds
-    ] == []
+def test_trend_and_bounds_keep_what_the_page_promises():
+    """A small count finds what is far off; ``python benchmarks/detectors.py`` finds more."""
+    detectors = programs.load("detectors")
+    lines = detectors.judged(150, detectors.PAGE.read_text())
+    assert [line for line, holds in lines if not holds] == []
 
 
 def test_an_interval_of_few_pairs_is_refused():

@@ -1,22 +1,18 @@
 """The catalogue names every rule, the judge and the job ask what it names, and the page says the same."""
 
+import ast
 import importlib
 import inspect
-import pkgutil
 import re
 import sys
 from pathlib import Path
-from string import Formatter
 
 import pytest
 
-from iogauge import guards
 from iogauge.core.paths import JOB_FILES
 from iogauge.evidence import collect
-from iogauge.guards import preflight
-from iogauge.guards.catalogue import OF_CASE, OF_LAYOUT, OF_METRIC, OF_PHASE
-from iogauge.guards.finding import Finding
-from iogauge.guards.rules import rows, rule
+from iogauge.guards.catalogue import OF_CASE, OF_LAYOUT, OF_METRIC, OF_PHASE, guards
+from iogauge.guards.finding import Finding, Outcome
 from iogauge.guards.views import CaseView
 from iogauge.job import opening, target
 from support import programs, stage
@@ -24,56 +20,59 @@ from support.extras import extras
 from support.shell import completed
 
 ROOT = Path(__file__).parents[2]
-JUDGED = {**OF_CASE, **OF_LAYOUT, **OF_PHASE, **OF_METRIC}
+JUDGED = (*OF_CASE, *OF_LAYOUT, *OF_PHASE, *OF_METRIC)
 
 
-def speaking():
-    """The functions of all modules with guards that find something in what was seen of a case."""
-    modules = [
-        importlib.import_module(f"{guards.__name__}.{module.name}")
-        for module in pkgutil.iter_modules(guards.__path__)
-    ]
-    return {
-        name
-        for module in modules
-        for name, function in inspect.getmembers(module, inspect.isfunction)
-        if function.__module__ == module.__name__ and not name.startswith("_")
-        if [*inspect.signature(function).parameters] == ["seen"]
-    }
+def source_of(module):
+    return inspect.getsource(importlib.import_module(module))
 
 
-def test_every_rule_has_a_row_and_is_asked():
-    assert set(JUDGED) <= set(rows())
-    assert sorted(speak.__name__ for speak in JUDGED.values()) == sorted(speaking())
+def test_every_guard_is_asked():
+    """Its words stand in the module of a function that the judge or the job asks, and a function there uses them."""
+    asked = {function.__name__ for function in JUDGED}
+    asked |= set(vars(opening)) | set(vars(target))
+    for guard in guards().values():
+        modules = [
+            module
+            for module in {function.__module__ for function in JUDGED}
+            if f'"{guard.name}"' in source_of(module)
+        ]
+        (module,) = modules
+        tree = ast.parse(source_of(module))
+        (constant,) = (
+            node.target.id
+            for node in tree.body
+            if isinstance(node, ast.AnnAssign)
+            if isinstance(node.value, ast.Call)
+            if [guard.name] == [getattr(a, "value", "") for a in node.value.args[:1]]
+        )
+        users = {
+            node.name
+            for node in tree.body
+            if isinstance(node, ast.FunctionDef)
+            if any(isinstance(n, ast.Name) and n.id == constant for n in ast.walk(node))
+        }
+        assert users, guard.name
+        called = {
+            node.name
+            for node in tree.body
+            if isinstance(node, ast.FunctionDef)
+            if any(isinstance(n, ast.Name) and n.id in users for n in ast.walk(node))
+        }
+        assert (users | called) & asked, guard.name
 
 
-def test_a_row_is_words_and_limits():
-    """In the order of numbers, with all that docs and `iogauge explain` need; figures are filled in by name."""
-    numbers = [int(row.number[1:]) for row in rows().values()]
-    assert numbers == sorted(numbers)
-    for name, row in rows().items():
-        assert row["must"] and row["seen on"] and row.outcome, name
-        assert (not row["must"].endswith(".") and row["more"].endswith(".")) or not row[
-            "more"
-        ], name
-        for key, text in row.texts.items():
-            known = key in ("must", "more", "otherwise", "limit", "seen on")
-            assert known or re.match(
-                r"(demand|remedy)(\.[a-z0-9]+)?$|set\.[a-z_.*]+$", key
-            ), f"{name}: {key}"
-            assert all(
-                re.match(r"[a-z_]*$", field or "")
-                for _, field, _, _ in Formatter().parse(text)
-            )
+def test_a_guard_names_its_threat_and_a_situation():
+    for name, guard in guards().items():
+        assert re.match(r"[ab]: \S", guard.against), name
+        assert guard.must and guard.remedy and not guard.must.endswith("."), name
+        assert not guard.more or guard.more.endswith("."), name
 
 
-def test_a_special_case_has_its_own_words():
-    usual, lost = rule("G8 witness", tolerance=0.05), rule("G8 witness", "lost")
-    assert usual.demands == "the kernel counts what the tool reports, within 5%"
-    assert (
-        lost.demands == "a witness of the bytes beside the tool"
-        and lost.remedy != usual.remedy
-    )
+def test_a_guard_that_refuses_was_seen_on_the_real_thing():
+    """What rests on a recorded or an imagined form alone gives a remark."""
+    for name, guard in guards().items():
+        assert guard.seen_on or guard.otherwise is Outcome.WARN, name
 
 
 def test_findings_bear_the_number_of_their_guard(tmp_path):
@@ -83,25 +82,18 @@ def test_findings_bear_the_number_of_their_guard(tmp_path):
     case = CaseView(plan, evidence, extras(), "quick", stage.METRICS, values)
     asked = [(OF_CASE, case), *((OF_PHASE, phase) for phase in case.phases)]
     asked += [(OF_METRIC, (case, name)) for name in values]
-    said = [
-        (name, speak(seen)) for guards, seen in asked for name, speak in guards.items()
+    names = [
+        finding.name
+        for functions, view in asked
+        for function in functions
+        for finding in found(function(view))
     ]
-    each = [
-        (name, [one] if isinstance(one, Finding) else one or ()) for name, one in said
-    ]
-    spoken = [(name, finding.name) for name, findings in each for finding in findings]
-    assert len(spoken) > 25
-    assert all(name == said for name, said in spoken)
+    assert len(names) > 25
+    assert set(names) <= set(guards())
 
 
-@pytest.mark.parametrize("name", sorted(rows().keys() - JUDGED.keys()))
-def test_the_job_asks_the_rules_that_the_judge_does_not(name):
-    (function,) = (
-        function
-        for _, function in inspect.getmembers(preflight, inspect.isfunction)
-        if f'"{name}"' in inspect.getsource(function)
-    )
-    assert function in [getattr(m, function.__name__, None) for m in (opening, target)]
+def found(answer):
+    return [answer] if isinstance(answer, Finding) else list(answer or ())
 
 
 def test_the_pages_say_what_the_code_says():
@@ -144,10 +136,3 @@ def test_an_agent_loads_nothing_that_judges(command, needs, tmp_path):
         r"(\.|$)"
     )
     assert not sorted(name for name in loaded if re.match(heavy, name))
-
-
-def test_a_rule_that_refuses_was_seen_on_the_real_thing():
-    """What rests on a recorded or an imagined form alone gives a remark."""
-    for row in rows().values():
-        if row["seen on"] in ("recorded", "none"):
-            assert row["otherwise"] == "remark", row.name

@@ -1,8 +1,8 @@
 """Series and the file system: records without its UUID go on, another UUID begins a new series."""
 
 import json
+from contextlib import closing
 
-import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -10,8 +10,7 @@ from typer.testing import CliRunner
 
 from iogauge.cli.app import app
 from iogauge.records import query
-from iogauge.records.query import divided
-from iogauge.records.rows import DIVIDING
+from iogauge.records.series import Measured, series_of_line
 from support import records
 from support.records import append
 
@@ -23,17 +22,12 @@ def with_uuid(uuid, **more):
     return {**KNOWN, **more} | ({"fs.uuid": uuid} if uuid else {})
 
 
-def seen(names, series=(), column="file_system"):
-    """The series of rows with these file systems, or values of another column, in order of time."""
-    rows = pl.DataFrame(
-        {"series": list(series) or ["s"] * len(names)}
-        | dict.fromkeys(DIVIDING, [None] * len(names))
-        | {column: list(names)},
-        schema={"series": pl.String, **dict.fromkeys(DIVIDING, pl.String)},
+def seen(names, own=()):
+    """The series of records with these file systems, in order of time."""
+    own = own or ["s"] * len(names)
+    return series_of_line(
+        [Measured(name, with_uuid(uuid)) for uuid, name in zip(names, own, strict=True)]
     )
-    found = divided(rows)
-    assert found.columns == ["series"]
-    return found["series"].to_list()
 
 
 @pytest.mark.parametrize(
@@ -54,7 +48,7 @@ def test_one_file_system_is_one_series(names):
 @given(
     st.lists(st.tuples(st.sampled_from("st"), st.sampled_from(["A", "B", "C", None])))
 )
-def test_rows_are_of_one_series_if_they_are_of_one_file_system(rows):
+def test_records_are_of_one_series_if_they_are_of_one_file_system(rows):
     found = seen([name for _, name in rows], [series for series, _ in rows])
     known = [(row, own) for row, own in zip(rows, found, strict=True) if row[1]]
     assert (
@@ -101,9 +95,9 @@ BEFORE = {"kernel": "6.1", "mount.type": "lustre"}
 NEWER = {**LUSTRE, "lustre.client": "2.18.0"}
 
 
-def days(folder, prints, check="IorPosix"):
+def days(folder, prints, check="IorPosix", begin=0):
     """A record a day of a check with these fingerprints."""
-    for day, print_ in enumerate(prints):
+    for day, print_ in enumerate(prints, begin):
         time = f"2026-{1 + day // 28:02}-{1 + day % 28:02}T12:00:00Z"
         session = time.replace("-", "").replace(":", "")[:15] + "-n1-1"
         made = records.record(session=session, time=time, check=check).with_fingerprint(
@@ -123,20 +117,16 @@ def days(folder, prints, check="IorPosix"):
         # Records of before know no settings: the first that are known go on with them.
         ([KNOWN, {**KNOWN, "settings": "1"}, {**KNOWN, "settings": "2"}], "aab"),
         ([{**KNOWN, "settings": "1"}, {**KNOWN, "settings": "1"}], "aa"),
-        ([], ""),
     ],
 )
 def test_a_record_without_an_answer_is_of_its_neighbours_series(
     tmp_path, prints, expected
 ):
-    days(tmp_path, prints)
-    for _ in range(2):  # as it is read, and as it is kept
-        found = query.load(tmp_path)
-        names = {
-            series: "abc"[n] for n, series in enumerate(dict.fromkeys(found["series"]))
-        }
-        assert "".join(names[series] for series in found["series"]) == expected
-        assert "incomplete" not in found.columns
-        assert query.load(tmp_path, columns=["series"])["series"].equals(
-            found["series"]
-        )
+    for count in range(1, len(prints) + 1):
+        days(tmp_path / "history", prints[count - 1 : count], begin=count - 1)
+        with closing(query.connect(tmp_path / "history")) as history:
+            everything = query.Condition("1")
+            rows = query.rows(history, "series", everything, "ORDER BY time")
+        found = [row["series"] for row in rows]
+    names = {series: "abc"[n] for n, series in enumerate(dict.fromkeys(found))}
+    assert "".join(names[series] for series in found) == expected

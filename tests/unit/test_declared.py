@@ -9,7 +9,7 @@ import yaml
 
 from iogauge.cases import job_files
 from iogauge.evidence import collect
-from iogauge.guards import figures, others, preflight
+from iogauge.guards import figures, others
 from iogauge.guards.cache import client_cache, write_back
 from iogauge.guards.finding import Outcome
 from iogauge.judge import decide
@@ -145,36 +145,6 @@ def test_only_a_launch_that_would_abort_is_counted(
 
 
 # --- servers --------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("declared", "addresses", "clients", "outcome"),
-    [
-        (4, 8, None, OK),  # two networks, or standby servers
-        (4, 9, None, WARN),
-        (4, 3, None, WARN),
-        (4, 1, 1, OK),  # a client of NFS needs one
-        (4, 2, 3, WARN),
-        (1, 1, 8, OK),
-    ],
-)
-def test_servers_against_addresses(declared, addresses, clients, outcome):
-    seen = [f"10.0.0.{n}@tcp" for n in range(addresses)]
-    finding = preflight.servers(declared=declared, addresses=seen, clients=clients)
-    assert (finding.guard, finding.outcome) == ("G12", outcome)
-    assert f"{addresses} address(es)" in finding.saw
-    right = f"topology: {{servers: {{count: {addresses}}}}}"
-    assert outcome is OK or right in finding.remedy
-
-
-def test_servers_of_nfs(found):
-    share = replace(found.views[0].mount, type="nfs4", source="a:/export")
-    seen = replace(
-        found, views=tuple(replace(view, mount=share) for view in found.views)
-    )
-    site = extras(topology={"source": "x", "servers": {"count": 1, "nic": "100 GB/s"}})
-    (said,) = of_guard(judged(seen, site=site), "G12")
-    assert "served from 1 address(es)" in said.saw
 
 
 # --- references: how wide -------------------------------------------------------------------------

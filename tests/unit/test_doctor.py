@@ -8,7 +8,6 @@ import pytest
 from iogauge.cli import doctor
 from iogauge.node.kinds import Below
 from iogauge.node.lustre import client
-from iogauge.node.lustre.targets import StorageTarget
 from iogauge.node.mounts import Mount, Space
 from iogauge.node.view import View
 from iogauge.workspace import lock, permission
@@ -140,62 +139,37 @@ def test_who_holds_the_lock_is_named(examined, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("target", "topology", "seen", "said_of_it"),
+    ("target", "seen", "said_of_it"),
     [
-        ({"type": "xfs"}, None, {}, [("problem", "G9 identity: ")]),
-        ({"source": "/dev/another"}, None, {}, [("problem", "G9 identity: ")]),
+        ({"type": "xfs"}, {}, [("problem", "G9 identity: ")]),
+        ({"source": "/dev/another"}, {}, [("problem", "G9 identity: ")]),
         (
             {"uuid": "3f6d1c88-0000-4000-8000-000000000000"},
-            None,
             {},
             [("problem", "sees UUID")],
         ),
         (
             {"compresses": False},
-            None,
             {"below": Below(compresses="dm-vdo")},
             [("problem", "G18 data: data may be compressed, or stored once (dm-vdo)")],
-        ),
-        (
-            {},
-            2,
-            {"targets": ("a", "a")},
-            [("note", "G12 servers: the target is served from 1 address")],
-        ),
-        ({}, 2, {"targets": ("a", None)}, []),
-        (
-            {"type": "nfs4", "source": "server:/x"},
-            3,
-            {"mount": Mount(1, "/x", "server:/x", "nfs4", "rw,addr=10.0.0.1")},
-            [],
         ),
     ],
 )
 def test_what_a_site_declares_is_compared_with_what_this_host_sees(
-    target, topology, seen, said_of_it
+    target, seen, said_of_it
 ):
     view = View(
         host="n1",
         path="/data",
-        mount=seen.get("mount", Mount(1, "/data", "/dev/sdb1", "ext4", "rw")),
+        mount=Mount(1, "/data", "/dev/sdb1", "ext4", "rw"),
         space=Space(1, 1, 1, 1),
         uuid="7c0e2a11-0000-4000-8000-000000000000",
         below=seen.get("below", Below()),
-        targets=tuple(
-            StorageTarget(
-                index=n, uuid=f"x-OST{n:04x}_UUID", active=True, server=address
-            )
-            for n, address in enumerate(seen.get("targets", ()))
-        ),
     )
     declared = {"path": "/data", "type": "ext4", "source": "/dev/sdb1", **target}
-    parts = {"target": declared}
-    if topology:
-        parts["topology"] = {
-            "source": "made up",
-            "servers": {"count": topology, "nic": "10 GB/s"},
-        }
-    found = list(doctor._target_otherwise("target /data", extras(**parts), view))
+    found = list(
+        doctor._target_otherwise("target /data", extras(target=declared), view)
+    )
     assert [check.state for check in found] == [state for state, _ in said_of_it], found
     for check, (_, words) in zip(found, said_of_it, strict=True):
         assert words in check.text

@@ -193,3 +193,14 @@ def test_an_output_that_is_a_link_is_refused(stage):
     output.symlink_to("elsewhere.json")
     with pytest.raises(ToolOutputError, match=r"is a link to elsewhere\.json"):
         collect(stage)
+
+
+def test_what_was_mounted_over_the_case_is_named_as_the_cause(stage):
+    with (stage / "seen.n1.jsonl").open("a") as notes:
+        notes.write('[5.5, "hidden", ["tmpfs", "tmpfs", "/s/iogauge/case"]]\n')
+    (stage / "read.2.out").unlink()
+    with pytest.raises(
+        ToolOutputError,
+        match="lay on tmpfs from tmpfs, mounted at /s/iogauge/case: see who mounted that",
+    ):
+        collect(stage)

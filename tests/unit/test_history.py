@@ -1,17 +1,16 @@
-"""Records are appended, never rewritten; a damaged line costs no other; the cache shows and changes nothing."""
+"""Records are appended, never rewritten; a damaged line costs no other; the index shows and changes nothing."""
 
 import json
 import multiprocessing
 import os
-import time
+import random
+from contextlib import closing
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from polars.testing import assert_frame_equal
 
-from iogauge.records import journal
-from iogauge.records import query as records_query
+from iogauge.records import index, journal, query
 from iogauge.records.journal import Damaged
 from iogauge.records.record import keys_of, line_of, series_of
 from support.records import RECORD as PLAIN
@@ -39,7 +38,7 @@ def test_a_record_is_on_disk_when_append_returns(tmp_path, monkeypatch):
         ("[1]", "not a record"),
         ('{"schema": 99}', "schema 99, this version reads 1"),
         ("[" * 100_000, "not JSON"),
-        ('{"schema": 1, "n": NaN}', "not JSON: NaN is no number"),
+        ('{"schema": 1, "n": NaN}', "not JSON: expected value"),
     ],
 )
 def test_a_damaged_line_is_reported(tmp_path, line, problem):
@@ -250,11 +249,12 @@ def test_any_record_has_keys_and_the_same_after_it_was_written(record):
     assert keys_of(dict(reversed(record.items()))) == keys
 
 
-# --- all files as one table --------------------------------------------------------------------------
+# --- the index ---------------------------------------------------------------------------------------
 
 
 @pytest.fixture
-def folder(tmp_path):
+def folder(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "user"))
     return tmp_path / "history"
 
 
@@ -271,6 +271,17 @@ def put(folder, name, *seconds, **change):
     return file
 
 
+def found(folder):
+    """All rows of the history, in order."""
+    columns = ", ".join(f'"{name}"' for name in query.COLUMNS if name != "record")
+    with closing(query.connect(folder)) as history:
+        everything = query.Condition("1")
+        rows = query.rows(
+            history, columns, everything, "ORDER BY time, session, metric"
+        )
+    return [tuple(row) for row in rows]
+
+
 BAD = [
     ({"time": None}, "time is None"),
     ({"time": "yesterday"}, "time is 'yesterday'"),
@@ -283,129 +294,119 @@ BAD = [
 
 
 @pytest.mark.parametrize(("change", "problem"), BAD)
-def test_a_record_with_values_that_make_no_row_is_reported(folder, change, problem):
+def test_a_record_with_values_of_another_form_is_reported(folder, change, problem):
     file = put(folder, "rig/s", 1)
     append(file, NOW | change)
     put(folder, "rig/s", 2)
     before = file.read_bytes()
-    for _ in ("from the file", "from the cache"):
-        assert records_query.load(folder)["record"].n_unique() == 2
-        (found,) = records_query.damaged(folder)
-        assert (found.file, found.line) == (file, 2)
-        assert found.problem.startswith(problem)
+    for _ in ("from the file", "from the index"):
+        assert len(found(folder)) == 4
+        (line,) = query.damaged(folder)
+        assert (line.file, line.line) == (file, 2)
+        assert line.problem.startswith(problem)
     assert file.read_bytes() == before
-
-
-@given(
-    change=st.dictionaries(
-        st.sampled_from([*NOW, "line", "series", "fingerprint"]), JSON, max_size=4
-    )
-)
-def test_any_record_makes_rows_or_is_reported(tmp_path, change):
-    append(tmp_path / "s.jsonl", NOW | change)
-    frames, sources = records_query._parse(tmp_path, ["s.jsonl"])
-    (tmp_path / "s.jsonl").unlink()
-    assert any(frame.height for frame in frames) != bool(sources["s.jsonl"].damaged)
-
-
-# --- the cache ---------------------------------------------------------------------------------------
 
 
 @pytest.fixture
 def reads(monkeypatch):
     """Session files that are read, by name."""
-    found = []
+    names = []
 
-    def numbered(file):
-        found.append(file.name)
-        return journal.read_numbered(file)
+    def read(file):
+        names.append(file.name)
+        return journal.read_lines(file)
 
-    monkeypatch.setattr(records_query, "read_numbered", numbered)
-    yield found
-
-
-def uncached(folder):
-    """What is found without any cache."""
-    empty = folder.parent / "no" / str(time.monotonic_ns())
-    return records_query.load(folder, empty)
+    monkeypatch.setattr(index, "read_lines", read)
+    yield names
 
 
 def test_only_what_has_changed_is_read_again(folder, reads):
     put(folder, "rig/a", 1)
-    put(folder, "rig/b", 2)
-    first = records_query.load(folder)
-    assert reads == ["a.jsonl", "b.jsonl"]
+    put(folder, "rig/b", 2, fingerprint={"kernel": "6.1"})
+    first = found(folder)
+    assert sorted(reads) == ["a.jsonl", "b.jsonl"]
     reads.clear()
-    assert_frame_equal(records_query.load(folder), first)
-    records_query.damaged(folder)
-    records_query.fingerprints(folder)
-    assert reads == []
+    assert found(folder) == first
+    assert query.damaged(folder) == reads == []
     put(folder, "rig/b", 3)
     put(folder, "other/c", 4)
-    second = records_query.load(folder)
+    second = found(folder)
     assert sorted(reads) == ["b.jsonl", "c.jsonl"]
-    assert_frame_equal(second, uncached(folder))
+    file_of(folder).unlink()
+    assert found(folder) == second
 
 
-def cache_of(folder):
-    return folder.parent / "cache" / "history"
+def file_of(folder):
+    return folder.parent / "cache" / "history.sqlite"
 
 
 def damage(file):
+    """Another value in a row, which SQLite does not notice."""
+    file.write_bytes(file.read_bytes().replace(b"PASS", b"FAIL", 1))
+
+
+def older(file):
+    """An index of another version, whose checksum is right."""
     data = bytearray(file.read_bytes())
-    data[len(data) // 2] ^= 0xFF
+    data[60:64] = (99).to_bytes(4, "big")
     file.write_bytes(data)
-
-
-def forge(file, change, table=None):
-    """Write a file of the cache whose digest is right."""
-    _, head, rows = file.read_bytes().split(b"\n", 2)
-    head, rows = change(head.decode()).encode(), rows if table is None else table
-    file.write_bytes(b"\n".join((records_query._digest(head, rows), head, rows)))
+    data[68:72] = index._checksum(file)
+    file.write_bytes(data)
 
 
 @pytest.mark.parametrize(
     "harm",
     [
         lambda file: file.unlink(),
+        lambda file: file.write_bytes(b""),
         lambda file: file.write_bytes(file.read_bytes()[:-20]),
+        lambda file: file.write_bytes(b"no database" * 100),
         damage,
-        lambda file: forge(
-            file, lambda head: head.replace('"folder": "', '"folder": "/other')
-        ),
-        lambda file: forge(file, lambda head: head, b"no parquet"),
+        older,
     ],
 )
-def test_a_month_of_the_cache_that_is_damaged_or_foreign_is_made_anew(
+def test_an_index_that_is_gone_damaged_or_of_another_version_is_made_anew(
     folder, reads, harm
 ):
-    january, february = "20260105T000000-a", "20260205T000000-b"
-    put(folder, f"rig/{january}", 1, fingerprint={"kernel": "6.1"})
-    put(folder, f"rig/{february}", 2, fingerprint={"kernel": "6.2"})
-    first = records_query.load(folder)
+    put(folder, "rig/a", 1, fingerprint={"kernel": "6.1"})
+    first = found(folder)
     reads.clear()
-    harm(cache_of(folder) / "2026-01.cache")
-    assert_frame_equal(records_query.load(folder), first)
-    assert reads == [f"{january}.jsonl"]
-    assert len(records_query.fingerprints(folder)) == 2
-    assert reads == [f"{january}.jsonl"], "the cache was not mended"
+    harm(file_of(folder))
+    assert found(folder) == first
+    assert found(folder) == first
+    assert reads == ["a.jsonl"], "the index was not mended"
 
 
-@pytest.mark.parametrize("kind", ["a file", "no right to write"])
-def test_where_no_cache_can_be_kept_all_is_read(folder, kind, monkeypatch):
+def test_an_index_of_another_history_is_not_used(folder, tmp_path):
     put(folder, "rig/a", 1)
-    cache = folder.parent / "cache"
-    if kind == "a file":
-        cache.write_text("")
-    elif kind == "a link to nothing":
-        cache.symlink_to("/nonexistent/place")
-    else:
+    found(folder)
+    other = tmp_path / "copied" / "history"
+    put(other, "rig/b", 2)
+    file_of(other).parent.mkdir()
+    file_of(other).write_bytes(file_of(folder).read_bytes())
+    assert {row[1] for row in found(other)} == {"b"}
 
-        def refuse(*_, **__):
-            raise PermissionError("not here")
 
-        monkeypatch.setattr(records_query, "replace_file", refuse)
-    assert records_query.load(folder).height == records_query.load(folder).height == 2
+@pytest.mark.parametrize("kept", ["for the user", "nowhere"])
+def test_a_home_without_the_right_to_write_is_read(folder, tmp_path, reads, kept):
+    put(folder, "rig/a", 1)
+    (tmp_path / "cache").write_text("no folder")
+    if kept == "nowhere":
+        (tmp_path / "user").write_text("no folder")
+    assert len(found(folder)) == len(found(folder)) == 2
+    assert len(reads) == (2 if kept == "nowhere" else 1)
+
+
+def test_copied_and_merged_lines_count_once(folder):
+    first = put(folder, "rig/a", 1, 2)
+    second = put(folder, "rig/b", 3)
+    before = found(folder)
+    second.write_bytes(second.read_bytes() + first.read_bytes())
+    assert found(folder) == before
+    first.rename(folder / "rig" / "moved.jsonl")
+    assert found(folder) == before
+    second.unlink()
+    assert len(found(folder)) == 4
 
 
 def test_a_session_file_that_cannot_be_read_is_reported_until_it_can(
@@ -417,17 +418,26 @@ def test_a_session_file_that_cannot_be_read_is_reported_until_it_can(
     def refuse(file):
         if file.name == bad.name:
             raise PermissionError(13, "Permission denied")
-        return journal.read_numbered(file)
+        return journal.read_lines(file)
 
     with monkeypatch.context() as patch:
-        patch.setattr(records_query, "read_numbered", refuse)
+        patch.setattr(index, "read_lines", refuse)
         for _ in range(2):
-            assert records_query.load(folder)["session"].to_list() == ["a", "a"]
-            assert records_query.damaged(folder) == [
-                Damaged(bad, 0, "Permission denied")
-            ]
-    assert records_query.load(folder)["session"].to_list() == ["a", "a", "b", "b"]
-    assert records_query.damaged(folder) == []
+            assert [row[1] for row in found(folder)] == ["a", "a"]
+            assert query.damaged(folder) == [Damaged(bad, 0, "Permission denied")]
+    assert [row[1] for row in found(folder)] == ["a", "a", "b", "b"]
+    assert query.damaged(folder) == []
+
+
+def append_and_read(folder, who):
+    for second in range(20):
+        put(folder, f"rig/{who}", second)
+        assert len(found(folder)) >= 2 * (second + 1)
+
+
+def test_sessions_at_once_lose_nothing(folder):
+    run_at_once(*((append_and_read, (folder, who)) for who in "abc"))
+    assert len(found(folder)) == 2 * 3 * 20
 
 
 def test_fingerprints_by_id(folder):
@@ -438,31 +448,34 @@ def test_fingerprints_by_id(folder):
     put(folder, "rig/a", 1, 2, fingerprint=first)
     put(folder, "rig/a", 3)
     put(folder, "rig/b", 4, fingerprint=second)
-    ids = records_query.load(folder)["fingerprint"].gather_every(2).to_list()
-    assert ids[0] == ids[1] and ids[2] is None and ids[3] not in (None, ids[0])
-    assert records_query.fingerprints(folder) == {ids[0]: first, ids[3]: second}
-    assert records_query.fingerprints(folder, [ids[3], "0" * 12]) == {ids[3]: second}
+    with closing(query.connect(folder)) as history:
+        everything = query.Condition("position = 0")
+        rows = query.rows(history, "fingerprint", everything, "ORDER BY time")
+        ids = [row["fingerprint"] for row in rows]
+        assert ids[0] == ids[1] and ids[2] is None and ids[3] not in (None, ids[0])
+        assert query.fingerprints(history) == {ids[0]: first, ids[3]: second}
+        some = query.fingerprints(history, [ids[3], "0" * 12])
+        assert some == {ids[3]: second}
 
 
 @pytest.mark.slow
-@given(data=st.data())
-def test_whatever_happened_the_cache_says_what_the_files_say(tmp_path_factory, data):
-    folder = tmp_path_factory.mktemp("h") / "history"
-    for _ in range(data.draw(st.integers(1, 6))):
-        for _ in range(data.draw(st.integers(0, 4))):
-            file = folder / f"{data.draw(st.sampled_from(['x/a', 'x/b', 'y/a']))}.jsonl"
-            what = data.draw(
-                st.sampled_from(["append", "append", "append", "damage", "remove"])
-            )
-            if what == "append":
-                put(
-                    folder,
-                    str(file.relative_to(folder))[:-6],
-                    data.draw(st.integers(0, 99)),
-                )
-            elif file.exists() and what == "damage":
-                with open(file, "a") as lines:
-                    lines.write("junk\n")
-            elif file.exists():
-                file.unlink()
-        assert_frame_equal(records_query.load(folder), uncached(folder))
+@pytest.mark.parametrize("seed", range(20))
+def test_whatever_happened_the_index_says_what_the_files_say(folder, seed):
+    chance = random.Random(seed)
+    for _ in range(12):
+        name = chance.choice(["x/a", "x/b", "y/a"])
+        file = folder / f"{name}.jsonl"
+        what = chance.choice(["append", "append", "append", "damage", "remove", "copy"])
+        if what == "append" or not file.exists():
+            put(folder, name, chance.randrange(99))
+        elif what == "damage":
+            with open(file, "a") as lines:
+                lines.write("junk\n")
+        elif what == "copy":
+            whole = file.read_bytes()
+            (folder / "x" / "b.jsonl").write_bytes(whole)
+        else:
+            file.unlink()
+        kept = found(folder)
+        file_of(folder).unlink(missing_ok=True)
+        assert found(folder) == kept

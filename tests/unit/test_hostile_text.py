@@ -3,8 +3,10 @@
 import ast
 import io
 import json
+import os
 import re
 import subprocess
+import sys
 import unicodedata
 import xml.etree.ElementTree as ElementTree
 from dataclasses import replace
@@ -15,13 +17,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
+from reframe.utility import color
 from rich.console import Console
 from typer.testing import CliRunner
 
 from iogauge.cases import configuration
 from iogauge.cases.job_files import _directory_word
 from iogauge.cases.storage import StorageCheck
-from iogauge.cli import app
+from iogauge.cli import app, planning
 from iogauge.core.measurement import Quantity
 from iogauge.core.paths import LIBRARY
 from iogauge.evidence import complaints
@@ -455,3 +458,39 @@ def test_a_job_runs_the_words_that_were_meant_and_no_others(words):
         ["phase", "three", *agent, "checksums", "on", directory, state],
         facts("facts-after"),
     ]
+
+
+# --- terminals ------------------------------------------------------------------------------------
+
+
+def test_what_a_terminal_cannot_encode_is_replaced():
+    script = (
+        "from iogauge.core import processes; processes.open_streams(); print('±2 µs')"
+    )
+    environment = {**os.environ, "PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"}
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout == "?2 ?s\n"
+
+
+def test_reframe_colours_nothing_that_goes_into_a_file(monkeypatch):
+    monkeypatch.setattr(color, "colorize", color.colorize)
+    monkeypatch.setattr(planning.cli, "main", lambda: color.colorize("P: 1", "red"))
+    monkeypatch.setenv("RFM_COLORIZE", "n")
+    assert planning.reframe_main() == "P: 1"
+
+
+def test_a_failing_tool_gives_a_terminal_no_orders(tmp_path):
+    job = Path(planning.__file__).parents[1] / "job/job.sh"
+    tool = r"printf '\\033]0;obeyed\\007 caf\\303\\251\\n' >&2; exit 3"
+    script = f'. {job}; IOG_KEEPER_IN=2; IOG_DIR=/x/y/z/a; iog_ask() {{ :; }}; iog_phase write sh -c "{tool}"'
+    done = subprocess.run(
+        ["bash", "-c", script], cwd=tmp_path, capture_output=True, check=False
+    )
+    assert done.returncode == 3
+    assert b"\033" not in done.stderr and "obeyed café".encode() in done.stderr

@@ -117,7 +117,7 @@ def test_every_module_that_a_text_names_is_there():
         for file in texts
         for path in re.findall(
             # With a version it is a package of the namespace in Spack.
-            r"(?<![\w/])iogauge(?:_extras)?(?:\.(?!sh\b)[A-Za-z]\w*)+\b(?!@)",
+            r"(?<![\w/])iogauge(?:_extras)?(?:\.(?!sh\b|tar\b)[A-Za-z]\w*)+\b(?!@)",
             file.read_text(encoding="utf-8"),
         )
     }

@@ -9,6 +9,8 @@ from dataclasses import replace
 import pytest
 import yaml
 
+from iogauge.cli import queues
+from iogauge.cli.queues import Queue
 from iogauge.node.lustre.targets import StorageTarget
 from iogauge.node.mounts import Mount, Space
 from iogauge.node.view import View
@@ -16,7 +18,7 @@ from iogauge.site import settings
 from iogauge_extras.newsite import probe as of_node
 from iogauge_extras.newsite import scheduler, writing
 from iogauge_extras.newsite.probe import NodeProbe
-from iogauge_extras.newsite.scheduler import Queue, Slurm
+from iogauge_extras.newsite.scheduler import Slurm
 from iogauge_extras.newsite.writing import Described
 
 TIB = 1 << 40
@@ -86,16 +88,21 @@ def written(known):
 
 
 @pytest.mark.parametrize(
-    ("variable", "system"),
-    [("LMOD_CMD", "lmod"), ("MODULES_CMD", "tmod4"), ("ELSE", None)],
+    ("variable", "value", "system"),
+    [
+        ("LMOD_CMD", "/usr/lib/modules", "lmod"),
+        ("MODULES_CMD", "/usr/lib/modules", "tmod4"),
+        ("MODULESHOME", "/opt/cray/pe/modules/3.2.11.6", "tmod32"),
+        ("ELSE", "/usr/lib/modules", None),
+    ],
 )
 def test_the_modules_of_the_programs_are_those_of_the_site(
-    variable, system, monkeypatch
+    variable, value, system, monkeypatch
 ):
     """Without them a job loads no MPI, or another one; without their system ReFrame loads none."""
-    for name in ("LMOD_CMD", "MODULES_CMD"):
+    for name in ("LMOD_CMD", "MODULES_CMD", "MODULESHOME", "MODULE_VERSION"):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv(variable, "/usr/lib/modules")
+    monkeypatch.setenv(variable, value)
     monkeypatch.setenv("LOADEDMODULES", "gcc/12:openmpi/4.1")
     known = target(seen("xfs"), modules=scheduler.modules())
     data = yaml.safe_load(writing.settings_text([known], "2h0m"))
@@ -103,6 +110,34 @@ def test_the_modules_of_the_programs_are_those_of_the_site(
     assert data["environments"][0].get("modules") == (
         ["gcc/12", "openmpi/4.1"] if system else None
     )
+    named = [text for text in writing.unknown(known) if "openmpi/4.1" in text]
+    assert bool(named) is (system is None)
+
+
+@pytest.mark.parametrize(
+    ("storage", "mpi", "expected"),
+    [
+        ("(null)", "(null)", (False, False)),
+        ("accounting_storage/none", "none", (False, False)),
+        ("accounting_storage/slurmdbd", "pmix", (True, True)),
+    ],
+)
+def test_what_slurm_has_not_set_is_nothing(
+    storage, mpi, expected, tmp_path, monkeypatch
+):
+    config = f"AccountingStorageType = {storage}\nMpiDefault              = {mpi}"
+    for name, text in (
+        ("sbatch", ""),
+        ("sinfo", "batch*|4|2|32|257000|infinite|up"),
+        ("scontrol", config),
+    ):
+        program = tmp_path / name
+        program.write_text(f"#!/bin/sh\ncat <<E\n{text}\nE\n")
+        program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    found = scheduler.slurm()
+    assert (found.accounting, found.starts_mpi, found.breaks_mpi) == (*expected, False)
+    assert found.queues[0].limit_seconds is None
 
 
 def test_queues_that_are_up_the_default_first():
@@ -112,7 +147,7 @@ def test_queues_that_are_up_the_default_first():
         "batch*|2|2|16|257536|1-12:00:00|up\n"
         "old|9|2|8|1|infinite|down\n"
     )
-    batch, debug = scheduler.parse_sinfo(text)
+    batch, debug = queues.parse_sinfo(text)
     assert batch == Queue("batch", 32, 32, 257536 << 20, 129600, True)
     assert (debug.name, debug.cores, debug.limit_seconds) == ("debug", 2, 1800)
 

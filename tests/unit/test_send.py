@@ -276,7 +276,7 @@ def test_an_alarm_that_reaches_nobody_is_still_an_alarm(tmp_path, serve):
     expected = ("--expect", "site:scratch")
     assert run_alarm(tmp_path, *expected)[0] == 1
     rc, out = run_alarm(tmp_path, "--send", *expected, **to_webhook(server))
-    assert rc == 3
+    assert rc == 3, out
     assert "ERROR site:scratch: nothing was measured here" in out
     assert "ALARM NOT SENT: webhook: 127.0.0.1: status 403" in out
     assert TOKEN not in out and DOOR not in out
@@ -317,11 +317,6 @@ def test_a_site_names_a_command_a_mail_and_a_file_with_an_address(tmp_path, serv
     assert "tell us all\niogauge site: FAILED" in text
     assert [path for path, *_ in server.got] == [f"/{DOOR}"]
     assert DOOR not in " ".join(found)
-
-
-def test_a_workflow_of_teams_gets_a_card():
-    (attachment,) = message().to_card()["attachments"]
-    assert attachment["content"]["body"][0]["text"].startswith("iogauge site: FAILED")
 
 
 @pytest.mark.skipif(

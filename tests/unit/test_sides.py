@@ -2,9 +2,7 @@
 
 import json
 
-import numpy as np
 import pytest
-import scipy
 from typer.testing import CliRunner
 
 from iogauge.cli import app
@@ -44,29 +42,6 @@ def upgraded(tmp_path):
 
 
 BEFORE, AFTER = "until=2027-01-04", "since=2027-01-05"
-
-
-def test_the_interval_is_that_of_the_bootstrap():
-    """As scipy draws it: the same seed, the same resamples of the first side, then of the second."""
-    a, b = np.random.default_rng(1).lognormal(5, 0.1, (2, 9))
-
-    def ratio(x, y, axis=-1):
-        return np.median(y, axis=axis) / np.median(x, axis=axis)
-
-    expected = scipy.stats.bootstrap(
-        (a, b[:5]),
-        ratio,
-        n_resamples=4999,
-        method="percentile",
-        rng=np.random.default_rng(20270101),
-    ).confidence_interval
-    assert sides.interval(list(a), list(b[:5])) == pytest.approx(
-        (expected.low, expected.high), rel=1e-12
-    )
-
-
-def test_without_two_values_there_is_no_interval():
-    assert sides.interval([1.0], [1.0, 2.0]) == (None, None)
 
 
 def ratio(mark, runs, value=1.0):

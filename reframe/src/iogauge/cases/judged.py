@@ -279,6 +279,11 @@ class JudgedCheck(rfm.RunOnlyRegressionTest):
             self.skip("nothing is measured by a dry run")
         if self._judgement is None:
             return
+        # ReFrame's table of metrics calls what has no reference a pass.
+        for decided in self._judgement.metrics:
+            key = f"{self.current_partition.fullname}:{decided.metric.name}"
+            if decided.verdict is not Verdict.PASS and key in self._perfvalues:
+                self._perfvalues[key][-1] = decided.verdict.value
         verdict = self._judgement.verdict
         if verdict in (Verdict.UNREFERENCED, Verdict.UNSTABLE, Verdict.CONTAMINATED):
             message = self._said(verdict, self._judgement.headline)
@@ -431,6 +436,7 @@ class JudgedCheck(rfm.RunOnlyRegressionTest):
             tools=judgement.tools,
             stack=self.current_environ.extras.get("installed"),
             suite=suite(),
+            busy=judgement.busy or None,
             commands=[shell_command(phase.command) for phase in plan.phases]
             if plan
             else [],

@@ -31,7 +31,7 @@ from iogauge.cases import job_files
 from iogauge.cases.judged import JudgedCheck
 from iogauge.core import registry
 from iogauge.core.measurement import Metric, Reference, ToolOutput, ToolOutputError
-from iogauge.core.units import format_bytes, parse_bytes
+from iogauge.core.units import format_bytes, format_seconds, parse_bytes
 from iogauge.core.words import Tier
 from iogauge.evidence import collect, model
 from iogauge.judge.decide import Judgement, judge, references_of
@@ -70,6 +70,7 @@ class StorageCheck(JudgedCheck):
     _plan: CasePlan
     _evidence: model.Evidence | None
     _measured: MeasuredCeilings
+    _progress: life.Watched | None = None
 
     # What a scenario defines.
 
@@ -143,6 +144,7 @@ class StorageCheck(JudgedCheck):
             self._declare_references()
         except (ValidationError, ReferencesError) as error:
             self._refuse(Verdict.ERROR, str(error))
+        self.max_pending_time = f"{self._extras.limits.queue_wait:.0f}s"
         if self.local:
             self._refuse(
                 Verdict.ERROR, "local is set: a case runs where its partition says"
@@ -279,9 +281,10 @@ class StorageCheck(JudgedCheck):
         if not self.is_dry_run():
             self._note_start()
             name, steps = short_name(self.display_name), life.steps(plan)
-            life.screen().add(
-                life.Watched(name, stage, self.job, steps, footprint.seconds)
+            self._progress = life.Watched(
+                name, stage, self.job, steps, footprint.seconds
             )
+            life.screen().add(self._progress)
 
     def _note_start(self) -> None:
         """Track the places to clean up after the case, and the case until it is decided."""
@@ -319,7 +322,8 @@ class StorageCheck(JudgedCheck):
                 is_gate(),
             )
         except (ToolOutputError, ReferencesError) as error:
-            self._refuse(Verdict.ERROR, f"{error}{self._flaw()}")
+            why = self._waited_too_long() or error
+            self._refuse(Verdict.ERROR, f"{why}{self._flaw()}")
         self._judgement = judgement
         cold = (
             {}
@@ -388,6 +392,19 @@ class StorageCheck(JudgedCheck):
         """Return the seconds that the job may take, as ReFrame will request them."""
         limit: float = Duration(self.time_limit or self.current_partition.time_limit)
         return limit
+
+    def _waited_too_long(self) -> str:
+        """Return why the job was cancelled before it began; empty if it began."""
+        if self._progress is None or self._progress.began():
+            return ""
+        if not (self.job.state or "").startswith("CANCELLED"):
+            return ""
+        most = format_seconds(self._extras.limits.queue_wait)
+        said = self._progress.waits_for or "it gave none"
+        return (
+            f"the job waited {most} in the queue and was cancelled (limits.queue_wait); the scheduler's reason: "
+            f"{said}. Run: iogauge check {self.current_system.name}"
+        )
 
     def _flaw(self) -> str:
         """Return the flaw of the published form, to be added to the reason of a verdict."""

@@ -10,7 +10,7 @@ import json
 import os
 import socket
 import tempfile
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -22,7 +22,7 @@ from iogauge.core.text import after, some
 from iogauge.core.units import format_bytes
 from iogauge.guards.finding import Finding, Outcome
 from iogauge.guards.nodes import declared_node
-from iogauge.guards.preflight import cores, expected_settings, health, identity, servers
+from iogauge.guards.preflight import cores, expected_settings, health, identity
 from iogauge.node import probes
 from iogauge.node.host import usable_cores
 from iogauge.node.kernel import memory_bytes
@@ -55,7 +55,7 @@ class Check:
     @property
     def told(self) -> str:
         """Return the text with its remedy."""
-        return self.text + (f". {self.remedy}" if self.remedy else "")
+        return ". ".join(filter(None, [self.text, self.remedy]))
 
     def __str__(self) -> str:
         """Return the line with its remedy."""
@@ -113,7 +113,6 @@ def lustre_checks(path: str, extras: PartitionExtras) -> list[Check]:
         )
         what = "root sees it: lctl get_param 'osc.*.stats'; so do users from Lustre 2.17 on"
         lines.append(Check("note", subject, text, what))
-    lines += _servers(subject, extras, {one.server or "" for one in view.targets})
     return lines
 
 
@@ -139,13 +138,18 @@ def _fill(targets: Sequence[StorageTarget]) -> str:
 def _quotas(quotas: Sequence[Quota]) -> str:
     if not quotas:
         return "quota: lfs quota reports no quota"
-    words = []
+    owners = []
     for quota in quotas:
-        size = None if quota.bytes_left is None else format_bytes(quota.bytes_left)
-        files = None if quota.files_left is None else f"{quota.files_left} files"
-        left = " and ".join(word for word in (size, files) if word)
-        words.append(f"{quota.owner}: {f'{left} left' if left else 'no limit'}")
-    return f"quota of {', '.join(words)}"
+        left = []
+        if quota.bytes_left is not None:
+            left.append(format_bytes(quota.bytes_left))
+        if quota.files_left is not None:
+            left.append(f"{quota.files_left} files")
+        room = "no limit"
+        if left:
+            room = f"{' and '.join(left)} left"
+        owners.append(f"{quota.owner}: {room}")
+    return f"quota of {', '.join(owners)}"
 
 
 #: The checks that need a program, in words.
@@ -168,34 +172,20 @@ def launch_check(machine: Machine) -> Check | None:
     """
     if not {"ior", "mpirun"} <= set(machine.programs):
         return None
-    ior, mpirun = machine.programs["ior"].path, machine.programs["mpirun"].path
+    ior = machine.programs["ior"].path
+    mpirun = machine.programs["mpirun"].path
     with tempfile.TemporaryDirectory(prefix="iogauge-doctor-") as scratch:
-        words = [
-            mpirun,
-            "-np",
-            "2",
-            ior,
-            "-w",
-            "-t",
-            "64k",
-            "-b",
-            "64k",
-            "-o",
-            f"{scratch}/data",
-        ]
-        words += ["-O", "summaryFormat=JSON", "-O", f"summaryFile={scratch}/out.json"]
+        words = [mpirun, "-np", "2", ior, "-w", "-t", "64k", "-b", "64k"]
+        words += ["-o", f"{scratch}/data", "-O", "summaryFormat=JSON"]
+        words += ["-O", f"summaryFile={scratch}/out.json"]
         try:
             environment = os.environ | mpi_environment()
             done = commands.run(*words, seconds=120, environment=environment)
             out = json.loads(Path(scratch, "out.json").read_text(encoding="utf-8"))
             tasks = out["tests"][0]["Options"]["tasks"]
         except (OSError, ValueError, LookupError) as error:
-            return Check(
-                "problem",
-                "mpirun and ior",
-                f"two tasks did not run: {error}",
-                " ".join(words),
-            )
+            text = f"two tasks did not run: {error}"
+            return Check("problem", "mpirun and ior", text, " ".join(words))
     if done.returncode == 0 and tasks == 2:
         return Check("ok", "mpirun and ior", "two tasks ran together")
     text = f"asked for 2 tasks, ior saw {tasks}: {mpirun} is not of the MPI that {ior} was built with"
@@ -211,15 +201,13 @@ def of_programs(machine: Machine) -> Iterator[Check]:
             text = f"not on PATH; needed for {NEEDED_FOR[name]}"
             yield Check("note", name, text, brings(name))
         elif program.problem:
-            yield Check(
-                "problem", name, f"{program.path}: {program.problem}", BRINGS[name]
-            )
+            text = f"{program.path}: {program.problem}"
+            yield Check("problem", name, text, BRINGS[name])
         else:
-            offers = (
-                f", offers {', '.join(program.features)}" if program.features else ""
-            )
-            version = program.version and f" {program.version}"
-            yield Check("ok", name, f"{program.path}{version}{offers}")
+            text = f"{program.path} {program.version}".rstrip()
+            if program.features:
+                text += f", offers {', '.join(program.features)}"
+            yield Check("ok", name, text)
 
 
 def _state() -> Check:
@@ -229,12 +217,8 @@ def _state() -> Check:
     if os.access(above, os.W_OK | os.X_OK):
         return Check("ok", "state", f"records and logs go to {place}")
     what = "set IOGAUGE_HOME to a directory of your own, with an absolute path"
-    return Check(
-        "problem",
-        "state",
-        f"{place}: user {getpass.getuser()} may not write there",
-        what,
-    )
+    text = f"{place}: user {getpass.getuser()} may not write there"
+    return Check("problem", "state", text, what)
 
 
 def of_target(extras: PartitionExtras) -> list[Check]:
@@ -272,9 +256,10 @@ def of_target(extras: PartitionExtras) -> list[Check]:
         what = "set IOGAUGE_TARGET to a directory of your own, or correct target.path of the site"
         text = after(path, error.strerror or str(error))
         return [*checks, Check("problem", subject, text, what)]
-    checks.append(
-        Check("ok", subject, f"allowed: {by}") if writable else not_writable(path)
-    )
+    if writable:
+        checks.append(Check("ok", subject, f"allowed: {by}"))
+    else:
+        checks.append(not_writable(path))
     if on_lustre and holder is None:
         checks.append(Check("ok", subject, "nobody holds its lock"))
     return [*checks, *_target_sessions(path, sessions, holder)]
@@ -291,28 +276,12 @@ def _target_otherwise(
     subject: str, extras: PartitionExtras, view: View
 ) -> Iterator[Check]:
     """Yield the lines about what a site declares of a target, if this host sees it otherwise."""
-    target, mount = extras.target, view.mount
+    target = extras.target
     yield from objections(subject, [identity(target, [view])])
-    if mount and mount.type in ("nfs", "nfs4"):
-        yield from _servers(subject, extras, {mount.server}, clients=1)
-    yield from _servers(subject, extras, {one.server or "" for one in view.targets})
     if view.below.compresses and target.compresses is False:
         text = f"G18 data: data may be compressed, or stored once ({view.below.compresses})"
         what = "Correct target.compresses: the site declares false"
         yield Check("problem", subject, text, what)
-
-
-def _servers(
-    subject: str,
-    extras: PartitionExtras,
-    addresses: Collection[str],
-    clients: int | None = None,
-) -> Iterator[Check]:
-    """Yield the line about the number of servers, if the site declares it and all addresses are known."""
-    declared = extras.topology.servers if extras.topology else None
-    if declared and addresses and all(addresses):
-        found = servers(declared=declared.count, addresses=addresses, clients=clients)
-        yield from objections(subject, [found])
 
 
 def objections(
@@ -320,27 +289,33 @@ def objections(
 ) -> Iterator[Check]:
     """Yield a line for each finding that is not in order; ``of`` says whom it concerns."""
     for finding in findings:
-        if finding.outcome is not Outcome.OK:
-            state: Answer = "note" if finding.outcome is Outcome.WARN else "problem"
-            text = f"{replace(finding, remedy='')}{of}"
-            yield Check(state, subject, text, finding.remedy)
+        if finding.outcome is Outcome.OK:
+            continue
+        state: Answer = "problem"
+        if finding.outcome is Outcome.WARN:
+            state = "note"
+        text = f"{replace(finding, remedy='')}{of}"
+        yield Check(state, subject, text, finding.remedy)
 
 
 def _target_mount(path: str, view: View, compression_declared: bool) -> Iterator[Check]:
     """Yield the lines about the file system of a target, and what it and the stack below it do not promise."""
-    mount, room, note = view.mount, view.space, partial(Check, "note", f"target {path}")
-    kind = mount.type if mount else "unknown"
-    seen = (
-        f"{kind} from {mount.source if mount else '?'}, {format_bytes(room.bytes_free)} free of "
+    room = view.space
+    note = partial(Check, "note", f"target {path}")
+    kind, source = "unknown", "?"
+    if view.mount:
+        kind, source = view.mount.type, view.mount.source
+    text = (
+        f"{kind} from {source}, {format_bytes(room.bytes_free)} free of "
         f"{format_bytes(room.bytes_total)} ({room.fill:.0%} full), {room.inodes_free} inodes free"
     )
-    yield Check("ok", f"target {path}", seen)
+    yield Check("ok", f"target {path}", text)
     if view.uuid:
         yield Check("ok", f"target {path}", f"UUID {view.uuid} (target.uuid)")
     else:
         text = f"{kind} shows no UUID: if another file system is mounted there, iogauge does not notice"
         yield note(text, "declare target.source")
-    below, known = view.below, traits(kind).over(view.below)
+    known = traits(kind).over(view.below)
     if known.why and known.cache == "memory":
         text = f"memory, not storage ({known.why}): every figure is INVALID"
         yield note(text, "choose a directory on storage")
@@ -357,8 +332,8 @@ def _target_mount(path: str, view: View, compression_declared: bool) -> Iterator
             f"fsync proves nothing ({known.unsynced}): writes and metadata are INVALID"
         )
         yield note(text, "choose another directory")
-    if below.compresses and not compression_declared:
-        text = f"data may be compressed, or stored once ({below.compresses})"
+    if view.below.compresses and not compression_declared:
+        text = f"data may be compressed, or stored once ({view.below.compresses})"
         yield note(text, "declare target.compresses: true")
 
 
@@ -367,15 +342,15 @@ def _target_sessions(
 ) -> Iterator[Check]:
     """Yield the lines about a lock on a target, and about what dead sessions left there."""
     if holder is not None:
-        said, remedy = {
-            True: (", whose processes run", "wait until it has ended"),
-            False: (
-                ", whose processes have ended",
-                "run: iogauge clean, which breaks the lock",
-            ),
-            None: ("", "wait until it has ended. If it is dead, run: iogauge clean"),
-        }[holder.alive]
-        yield Check("note", f"target {path}", f"locked by {holder}{said}", remedy)
+        state = ""
+        remedy = "wait until it has ended. If it is dead, run: iogauge clean"
+        if holder.alive:
+            state = ", whose processes run"
+            remedy = "wait until it has ended"
+        elif holder.alive is False:
+            state = ", whose processes have ended"
+            remedy = "run: iogauge clean, which breaks the lock"
+        yield Check("note", f"target {path}", f"locked by {holder}{state}", remedy)
     dead = [session.path for session in sessions if not directory.may_be_alive(session)]
     if dead:
         text = f"left by dead sessions: {', '.join(dead)}"
@@ -393,22 +368,32 @@ def declared_nodes(
     """Yield lines about a partition that runs on this machine and declares it as another one."""
     if partition["scheduler"] != "local" or extras.hosts:
         return
-    usable, memory = usable_cores(), memory_bytes()
-    declared, tasks = extras.node, extras.scale.tasks_per_node
-    of_mpirun = "core" in binding_options(partition["launcher"], tasks, declared.cores)
+    usable = usable_cores()
+    bound = 0
+    tasks = extras.scale.tasks_per_node
+    declared = extras.node
+    if "core" in binding_options(partition["launcher"], tasks, declared.cores):
+        bound = tasks
     findings = [
-        cores(tasks if of_mpirun else 0, usable, declared.cores),
-        declared_node(declared, [usable], [memory]),
+        cores(bound, usable, declared.cores),
+        declared_node(declared, [usable], [memory_bytes()]),
     ]
-    path, subject = extras.target.path, f"site {site}, partition {partition['name']}"
-    facts = probes.collect(path) if extras.expect else {}
-    if expect := {key: value for key, value in extras.expect.items() if key in facts}:
-        fsname, host = fsname_of(extras.target.source or "*"), socket.gethostname()
+    path = extras.target.path
+    facts: Mapping[str, str | int | float | bool] = {}
+    if extras.expect:
+        facts = probes.collect(path)
+    expect = {key: value for key, value in extras.expect.items() if key in facts}
+    if expect:
         findings.append(
             expected_settings(
-                expect=expect, facts=facts, host=host, path=path, fsname=fsname
+                expect=expect,
+                facts=facts,
+                host=socket.gethostname(),
+                path=path,
+                fsname=fsname_of(extras.target.source or "*"),
             )
         )
+    subject = f"site {site}, partition {partition['name']}"
     if extras.scale.nodes > 1:
         text = f"scale.nodes is {extras.scale.nodes}, and the scheduler local starts all tasks on this host"
         yield Check(

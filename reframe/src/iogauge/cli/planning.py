@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Final
 
 import typer
-from reframe.frontend.cli import main as reframe_main
+from reframe.frontend import cli
+from reframe.utility import color
 
 from iogauge.cli import doctor
 from iogauge.cli.doctor import Check
@@ -25,7 +26,7 @@ from iogauge.core import processes, untrusted
 from iogauge.core.groups import grouped
 from iogauge.core.paths import LIBRARY, history_dir, project_root
 from iogauge.core.text import after, count, did_you_mean, some
-from iogauge.core.units import UnitError, duration, in_order, parse_seconds
+from iogauge.core.units import in_order
 from iogauge.core.yamlfile import YamlError, load
 from iogauge.job import opening
 from iogauge.node.lustre.programs import LustreError
@@ -41,14 +42,13 @@ from iogauge.workspace import permission
 
 def reframe_command(arguments: list[str]) -> list[str]:
     """Return ReFrame's command line, with this project's checks unless others are named."""
-    given = [
-        a
-        for a in arguments
-        if a in ("-c", "--checkpath") or a.startswith("--checkpath=")
-    ]
-    paths = [] if given else ["-c", str(project_root() / "checks")]
-    beside = Path(sys.executable).with_name("reframe")
-    program = str(beside) if beside.exists() else shutil.which("reframe")
+    paths = ["-c", str(project_root() / "checks")]
+    if _names_checks(arguments):
+        paths = []
+    program = shutil.which("reframe")
+    installed = Path(sys.executable).with_name("reframe")
+    if installed.exists():
+        program = str(installed)
     if program is None:
         raise SystemExit(
             "iogauge: reframe is not installed here: run 'make setup', then '. ./activate'"
@@ -56,10 +56,21 @@ def reframe_command(arguments: list[str]) -> list[str]:
     return [program, *paths, *names.for_reframe(arguments)]
 
 
+def _names_checks(arguments: Sequence[str]) -> bool:
+    options = [word.partition("=")[0] for word in arguments]
+    return "-c" in options or "--checkpath" in options
+
+
 #: Options of ``run`` that are not ReFrame's, which takes a slip in them for its own.
 _OWN: Final = (
-    *("--gate", "--confirm", "--accept-missing", "--wide", "--dry-run"),
-    *("--budget", "--try", "--system", "--mode"),
+    "--gate",
+    "--confirm",
+    "--accept-missing",
+    "--wide",
+    "--dry-run",
+    "--try",
+    "--system",
+    "--mode",
 )
 
 
@@ -84,30 +95,28 @@ def demand_known(system: str, name: str) -> None:
     if system and system not in sites:
         raise slip(no_site(system, sorted(sites)))
     checks = known_checks(project_root() / "checks")
-    word = re.match(r"\^?(\w+)", name)
-    if word and not any(word[1] in check for check in checks):
-        raise slip(f"-n {name} fits no check{did_you_mean(word[1], checks)}")
+    asked = re.match(r"\^?(\w+)", name)
+    if asked and not any(asked[1] in check for check in checks):
+        raise slip(f"-n {name} fits no check{did_you_mean(asked[1], checks)}")
 
 
 def _slips(arguments: Sequence[str]) -> Iterable[str]:
     """Yield what is wrong with options, sites and modes that the arguments name."""
-    for option in (word.partition("=")[0] for word in arguments):
-        if option not in _OWN and (
-            meant := difflib.get_close_matches(option, _OWN, 1, 0.8)
-        ):
-            yield f"{option} is no option (did you mean {meant[0]}?)"
-    own_files = "RFM_CONFIG_FILES" in os.environ or {"-C", "--config-file"} & {
-        *arguments
-    }
+    for word in arguments:
+        option = word.partition("=")[0]
+        near = difflib.get_close_matches(option, _OWN, 1, 0.8)
+        if near and option not in _OWN:
+            yield f"{option} is no option (did you mean {near[0]}?)"
+    if "RFM_CONFIG_FILES" in os.environ or {"-C", "--config-file"} & set(arguments):
+        return
     sites = [folder.name for folder in folders.site_folders(*folders.site_dirs())]
-    for system in (
-        () if own_files else selected.values(arguments, "--system", "--system")
-    ):
-        if (name := system.partition(":")[0]) not in (*sites, "generic"):
+    for system in selected.values(arguments, "--system", "--system"):
+        name = system.partition(":")[0]
+        if name not in (*sites, "generic"):
             yield no_site(name, sites)
     modes = _modes()
     for mode in selected.values(arguments, "--mode", "--mode"):
-        if modes and not own_files and mode not in modes:
+        if modes and mode not in modes:
             yield f"no mode {mode!r}{did_you_mean(mode, modes)}; known: {', '.join(modes)}"
 
 
@@ -126,15 +135,10 @@ def demand_cases(arguments: list[str], chosen: Selected | None) -> None:
         return
     checks = known_checks(project_root() / "checks")
     unknown = selected.without_match(arguments, chosen.listed, chosen.listed, checks)
-    if unknown and any(
-        " " in name for name in selected.values(arguments, "-n", "--name")
-    ):
-        every = [
-            short_name(case.rpartition(" /")[0]) for case in _every_case(arguments)
-        ]
-        unknown = selected.without_match(
-            arguments, chosen.listed, chosen.listed, {*every, *checks}
-        )
+    names_of_cases = [n for n in selected.values(arguments, "-n", "--name") if " " in n]
+    if unknown and names_of_cases:
+        known = {*checks, *map(_short, _every_case(arguments))}
+        unknown = selected.without_match(arguments, chosen.listed, chosen.listed, known)
     if unknown:
         raise slip("; ".join(unknown))
     if not (chosen.listed or chosen.left_out or chosen.unfit):
@@ -146,7 +150,14 @@ def demand_cases(arguments: list[str], chosen: Selected | None) -> None:
 def _every_case(arguments: Sequence[str]) -> tuple[str, ...]:
     """Return ReFrame's names of all cases, whatever the arguments choose among them."""
     found = selected_by([word for word in arguments if word.startswith("--system=")])
-    return found.listed if found else ()
+    if found is None:
+        return ()
+    return found.listed
+
+
+def _short(case: str) -> str:
+    """Return the name of a table for the name that ReFrame lists, with its hash."""
+    return short_name(case.rpartition(" /")[0])
 
 
 def list_cases(arguments: list[str]) -> None:
@@ -156,21 +167,16 @@ def list_cases(arguments: list[str]) -> None:
     demand_cases(asked, chosen)
     if chosen is None:
         raise slip("ReFrame cannot list the cases: try reframe -c checks/ -l")
-    lacks = {case.case: case for case in chosen.left_out}
-    cases = {
-        case.rpartition(" /")[0]: case in chosen.runnable for case in chosen.listed
-    }
-    rows = [
-        (
-            short_name(case),
-            "yes" if runs else f"no {lacks[case].feature}" if case in lacks else "no",
-        )
-        for case, runs in sorted(
-            cases.items(), key=lambda one: in_order(short_name(one[0]))
-        )
-    ]
+    lacks = {short_name(case.case): case.feature for case in chosen.left_out}
+    runs = {_short(case): case in chosen.runnable for case in chosen.listed}
+    rows = []
+    for name in sorted(runs, key=in_order):
+        answer = "yes"
+        if not runs[name]:
+            answer = f"no {lacks.get(name, '')}".strip()
+        rows.append((name, answer))
     show(plan_table.listing(rows))
-    say(f"{count(len(rows), 'case')}, {sum(cases.values())} run here")
+    say(f"{count(len(rows), 'case')}, {sum(runs.values())} run here")
     for line in endings.remarks(unmeasured_of(asked, chosen)):
         say(line)
 
@@ -179,27 +185,35 @@ def list_cases(arguments: list[str]) -> None:
 LISTING: Final = ("-l", "-L", "--list", "--list-detailed")
 
 
+def reframe_main() -> object:
+    """Run ReFrame, which colours the lines of a failed metric even if it must not colour."""
+    if os.environ.get("RFM_COLORIZE") == "n":
+        color.colorize = _plain
+    return cli.main()
+
+
+def _plain(text: str, *_: object, **__: object) -> str:
+    return text
+
+
 def environment_of(**extra: str) -> dict[str, str]:
-    source = str(LIBRARY.parent)
-    python_path = os.pathsep.join(
-        p for p in (source, os.environ.get("PYTHONPATH", "")) if p
-    )
+    python_path = [str(LIBRARY.parent)]
+    if os.environ.get("PYTHONPATH"):
+        python_path.append(os.environ["PYTHONPATH"])
     defaults = {"RFM_CONFIG_PATH": str(project_root() / "site-configs")}
     if not sys.stdout.isatty() and os.environ.get("GITLAB_CI") != "true":
         defaults["RFM_COLORIZE"] = "n"  # ReFrame would write colours into files
-    return defaults | os.environ | {"PYTHONPATH": python_path} | extra
+    path = {"PYTHONPATH": os.pathsep.join(python_path)}
+    return defaults | os.environ | path | extra
 
 
 def say_unclaimed(arguments: list[str]) -> None:
     """Say which target is used if no site claims this host, and nobody has named a site."""
-    named = "RFM_SYSTEM" in os.environ or any(
-        a.startswith("--system") for a in arguments
-    )
-    here = (
-        None
-        if named
-        else doctor.site_of_host(folders.site_folders(*folders.site_dirs()))
-    )
+    if "RFM_SYSTEM" in os.environ:
+        return
+    if any(word.startswith("--system") for word in arguments):
+        return
+    here = doctor.site_of_host(folders.site_folders(*folders.site_dirs()))
     if here and here.name == folders.LOCAL:
         text = (
             f"no site claims host {socket.gethostname()}: using site local, target "
@@ -213,9 +227,8 @@ def selected_by(arguments: list[str]) -> Selected | None:
 
     Returns None if ReFrame cannot list them: a run then says why.
     """
-    words = without(
-        arguments, "--distribute", "--repeat"
-    )  # they multiply the selected cases
+    # These two multiply the selected cases.
+    words = without(arguments, "--distribute", "--repeat")
     words = ["-l", "--skip-system-check", "--skip-prgenv-check", *words]
     with tempfile.TemporaryDirectory(prefix="iogauge-list-") as scratch:
         notes = Path(scratch, "notes")
@@ -241,23 +254,31 @@ def unmeasured_of(
     unmatched = selected.without_match(
         arguments, chosen.runnable, chosen.listed, checks
     )
-    missed: list[str] = []
-    sessions = {record.session for record in records}
-    for system in dict.fromkeys(record.system for record in records) if gate else ():
-        before = selected.seen_before(
-            history_dir() / system, selection(arguments), sessions
-        )
-        missed += selected.gone(before, records, system)
-    nothing = not (chosen.runnable or chosen.left_out or chosen.unfit or unmatched)
+    gone: list[str] = []
+    if gate:
+        gone = _gone(selection(arguments), records)
+    nothing = ""
+    if not (chosen.runnable or chosen.left_out or chosen.unfit or unmatched):
+        nothing = selection(arguments) or "none given"
     return Unmeasured(
         gate=gate,
         accepted=accept,
         left_out=chosen.left_out,
         unfit=chosen.unfit,
         unmatched=tuple(unmatched),
-        gone=tuple(missed),
-        nothing=(selection(arguments) or "none given") if nothing else "",
+        gone=tuple(gone),
+        nothing=nothing,
     )
+
+
+def _gone(asked: str, records: Sequence[Record]) -> list[str]:
+    """Return the cases that earlier gates of the same options measured, and this one did not."""
+    sessions = {record.session for record in records}
+    gone: list[str] = []
+    for system in dict.fromkeys(record.system for record in records):
+        before = selected.seen_before(history_dir() / system, asked, sessions)
+        gone += selected.gone(before, records, system)
+    return gone
 
 
 def planned_cases(
@@ -273,17 +294,11 @@ def planned_cases(
         # Nothing runs, so ReFrame need not wait between the cases.
         quick = {"RFM_POLL_RATE_MAX": "100000", "IOGAUGE_HOME": scratch}
         quick["IOGAUGE_GATE"] = "0"  # a plan is no gate, whatever asks for it
-        quick |= {selected.LISTING: str(notes)} if notes else {}
+        if notes:
+            quick[selected.LISTING] = str(notes)
         report = Path(scratch, "report.json")
-        words = [
-            "--nocolor",
-            "--prefix",
-            scratch,
-            *arguments,
-            "--dry-run",
-            "--exec-policy=serial",
-        ]
-        words += ["--report-file", str(report)]
+        words = ["--nocolor", "--prefix", scratch, *arguments, "--dry-run"]
+        words += ["--exec-policy=serial", "--report-file", str(report)]
         status, output, errors = processes.Fork.printed(
             reframe_main, reframe_command(words), environment_of(**quick, **variables)
         )
@@ -294,70 +309,36 @@ def planned_cases(
             reasons = undone.unable(report)
     if status != 0:
         return cases, reasons or [output[-4000:] + errors[-4000:]]
-    return cases, [] if cases else [errors + _NO_CASE]
-
-
-_NO_CASE = "no case is selected: see what 'iogauge list' shows"
+    if not cases:
+        return cases, [f"{errors}no case is selected: see what 'iogauge run -l' shows"]
+    return cases, []
 
 
 #: ReFrame's options that select cases; each takes a value.
 CHOOSING: Final = (
-    *(
-        "-n",
-        "--name",
-        "-t",
-        "--tag",
-        "-T",
-        "--exclude-tag",
-        "-x",
-        "--exclude",
-        "-E",
-        "-p",
-    ),
+    "-n",
+    "--name",
+    "-t",
+    "--tag",
+    "-T",
+    "--exclude-tag",
+    "-x",
+    "--exclude",
+    "-E",
+    "-p",
 )
 
 
 def without(arguments: Sequence[str], *options: str) -> list[str]:
     """Return ReFrame's arguments without options, and without the values that they take."""
-    kept, skip = [], False
+    kept = []
+    takes_value = False
     for word in arguments:
-        if word.partition("=")[0] not in options and not (
-            skip and not word.startswith("-")
-        ):
+        is_value = takes_value and not word.startswith("-")
+        if word.partition("=")[0] not in options and not is_value:
             kept.append(word)
-        skip = word in options
+        takes_value = word in options
     return kept
-
-
-def within(arguments: Sequence[str], budget: str) -> list[str]:
-    """Return the arguments that select as many cases as fit into a time, the shortest first; say which do not.
-
-    Ends the command if no case fits.
-    """
-    try:
-        seconds = parse_seconds(budget)
-    except UnitError as error:
-        raise slip(f"--budget: {error}") from error
-    cases, _ = planned_cases([*arguments])
-    fits: list[PlannedCase] = []
-    for case in sorted(cases, key=lambda one: one.seconds):
-        if sum(one.seconds for one in fits) + case.seconds <= seconds:
-            fits.append(case)
-    if not fits:
-        shortest = duration(min((one.seconds for one in cases), default=0.0))
-        raise slip(
-            f"--budget {budget}: no case fits; the shortest takes about {shortest}"
-        )
-    out = [short_name(case.name) for case in cases if case not in fits]
-    text = (
-        f"budget {budget}: {len(fits)} of {count(len(cases), 'case')}, about "
-        f"{duration(sum(one.seconds for one in fits))}"
-    )
-    say(text + (f"; left out: {some(out)}" if out else ""))
-    exact = [
-        word for case in fits for word in ("-n", names.exactly(short_name(case.name)))
-    ]
-    return [*without(arguments, *CHOOSING), *exact]
 
 
 def plan(arguments: list[str], wide: bool) -> bool:
@@ -369,7 +350,9 @@ def plan(arguments: list[str], wide: bool) -> bool:
     fits = bool(cases) and show_plan(cases, wide)
     for line in unable:
         say(line, "bold red")
-    lack = unmeasured_of(arguments, chosen) if chosen else Unmeasured()
+    lack = Unmeasured()
+    if chosen:
+        lack = unmeasured_of(arguments, chosen)
     for line in (*lack.unmatched, *endings.remarks(lack)):
         say(line)
     return fits and not unable
@@ -385,24 +368,28 @@ def show_plan(cases: list[PlannedCase], wide: bool = False) -> bool:
         say(line, "bold red")
     for line in plan_table.doubts(cases):
         say(line, "yellow")
-    return all([not over, *[_fit(*one) for one in at_targets(cases)]])
+    fits = not over
+    for target, lines in at_targets(cases):
+        fits &= _fit(target, lines)
+    return fits
 
 
-def _fit(target: str, said: list[Check]) -> bool:
+def _fit(target: str, lines: list[Check]) -> bool:
     """Print what a target says to the cases; return whether they fit, and may write there."""
     allowed = ""
-    if not any(one.text.startswith(_HIDDEN) for one in said):
+    if not any(line.text.startswith(_HIDDEN) for line in lines):
         try:
             allowed = processes.call_in_time(target, partial(permission.reason, target))
         except OSError as error:
             text = after(target, error.strerror or str(error))
-            said = [Check("problem", f"target {target}", text), *said]
-    for one in said:
-        word, style = (
-            ("remark", "yellow") if one.state == "note" else ("refused", "bold red")
-        )
-        say(f"{target}: {word} {one.told}", style)
-    fits = all(one.state == "note" for one in said)
+            lines = [Check("problem", f"target {target}", text), *lines]
+    fits = True
+    for line in lines:
+        if line.state == "note":
+            say(f"{target}: remark {line.told}", "yellow")
+        else:
+            say(f"{target}: refused {line.told}", "bold red")
+            fits = False
     if fits:
         say(f"{target}: ok the cases fit, allowed: {allowed}", "green")
     return fits
@@ -428,22 +415,27 @@ def at_targets(cases: Iterable[PlannedCase]) -> Iterator[tuple[str, list[Check]]
 
     for _, group in sorted(grouped(cases, declared).items(), key=str):
         order = group[0].order
-        target, subject = order.target, f"target {order.target}"
+        target = order.target
+        subject = f"target {target}"
         try:
             look = partial(opening.look_as_declared, target, order)
             view, seen = processes.call_in_time(target, look)
         except (OSError, LustreError) as error:
             yield target, [Check("problem", subject, f"{_HIDDEN}: {error}")]
             continue
-        said: list[Check] = []
+        lines: list[Check] = []
         findings = [(case, opening.preflight(view, seen, case.order)) for case in group]
         for finding, concerned in plan_table.worst(findings):
-            of = f" ({some(concerned, 1)})" if concerned else ""
-            said += doctor.objections(subject, [finding], of)
-        yield target, said
+            of_cases = ""
+            if concerned:
+                of_cases = f" ({some(concerned, 1)})"
+            lines += doctor.objections(subject, [finding], of_cases)
+        yield target, lines
 
 
 def room(cases: Iterable[PlannedCase]) -> Iterator[Check]:
     """Yield what the targets that this host sees object to the cases."""
-    for _, said in at_targets(cases):
-        yield from (one for one in said if not one.text.startswith(_HIDDEN))
+    for _, lines in at_targets(cases):
+        for line in lines:
+            if not line.text.startswith(_HIDDEN):
+                yield line

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from iogauge.cli import doctor, nodes
+from iogauge.cli import doctor, nodes, queues
 from iogauge.cli.doctor import Check
 from iogauge.cli.planning import no_site, planned_cases, room
 from iogauge.cli.screen import say, slip
@@ -212,7 +212,8 @@ def _of_partition(
     if answered and (partition["scheduler"] != "local" or extras.hosts):
         # The nodes decide; this host may see another target, or none.
         target = [_on_this_host(line) for line in target]
-    lines = [*_not_on_path(partition, site), *target, *asked]
+    lines = [*_not_on_path(partition, site), *queues.never_start(partition)]
+    lines += [*target, *asked]
     return lines + list(doctor.declared_nodes(folder.name, partition, extras))
 
 

@@ -14,10 +14,10 @@ from iogauge.cli.screen import Since, System, Until, Wide, show_ending, slip, wa
 from iogauge.core import paths, registry
 from iogauge.core.paths import replace_file
 from iogauge.core.text import visible
-from iogauge.records import journal, selected
+from iogauge.records import journal, query, selected
 from iogauge.records.record import Record
 from iogauge.records.selected import Unmeasured
-from iogauge.report import endings, outcome
+from iogauge.report import endings, history_table, outcome
 from iogauge.report.endings import SessionRecords
 
 
@@ -98,23 +98,22 @@ def warn_of(damaged: Sequence[journal.Damaged]) -> None:
         warn(f"and {len(damaged) - _NAMED} more: iogauge history --damaged")
 
 
-def _asked(names: list[str], *span: datetime | None, system: str) -> Asked:
+def _asked(
+    names: list[str], since: datetime | None, until: datetime | None, system: str
+) -> Asked:
     """Return what is known of the named sessions, or of the newest run of all in a span of time.
 
     Raises BadParameter if both are given, or if nothing was measured in the span.
     """
-    if not any((*span, system)):
+    if not (since or until or system):
         return sessions_of(names)
     if names:
         raise typer.BadParameter(
             "give sessions, or --since, --until and --system: not both"
         )
-    from iogauge.report import history_table  # with polars
-
+    choice = query.Choice(system=system, since=since, until=until)
     try:
-        records, damaged = history_table.newest_records(
-            paths.history_dir(), system, *span
-        )
+        records, damaged = history_table.newest_records(paths.history_dir(), choice)
     except ValueError as error:
         raise typer.BadParameter(str(error)) from error
     if not records:
@@ -154,7 +153,7 @@ def show_report(
 
     Of a span it is the newest run of every case. The page of --html needs no network. --bundle has the page, raw outputs, commands and hashes, nothing private.
     """
-    asked = _asked(names or [], since, until, system=system)
+    asked = _asked(names or [], since, until, system)
     ending = asked.records.ending(
         asked.gate, asked.unmeasured, endings.of_damage(asked.damaged)
     )
@@ -171,7 +170,7 @@ def show_report(
         text = as_junit(asked.records, asked.gate, ending, asked.unmeasured.left_out)
         write_file(junit, text)
     if openmetrics:
-        from iogauge.report.export import openmetrics as as_openmetrics  # with polars
+        from iogauge.report.export import openmetrics as as_openmetrics
 
         write_file(openmetrics, as_openmetrics(outcome.newest(asked.records)))
     if as_json:

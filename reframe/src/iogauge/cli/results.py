@@ -1,6 +1,6 @@
 """Commands that show what was measured: explain and history.
 
-All texts of ``iogauge explain`` are kept elsewhere. Its row in rules.ini explains a guard, and
+All texts of ``iogauge explain`` are kept elsewhere. A guard has its words beside its function, and
 :mod:`iogauge.judge.verdict` explains a verdict. A check is explained by its row in docs/checks.md, any other word by
 docs/keys.md.
 """
@@ -8,7 +8,6 @@ docs/keys.md.
 from __future__ import annotations
 
 import difflib
-import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,7 +19,8 @@ from iogauge.cli.planning import demand_known
 from iogauge.cli.screen import Since, System, Until, Wide, say, show, slips
 from iogauge.core import paths
 from iogauge.core.paths import project_root
-from iogauge.guards import rules
+from iogauge.guards import catalogue
+from iogauge.guards.finding import Guard
 from iogauge.judge.verdict import Verdict
 from iogauge.site.references import known_checks
 
@@ -71,26 +71,31 @@ def show_history(
     """Show the records, the newest first."""
     from iogauge.report import (
         history_table,
-    )  # imported here because polars starts slowly
+    )
 
     folder = paths.history_dir()
     verdicts = tuple(verdict or ())
     choice = history_table.RecordChoice(
-        system, name, verdicts, metric, since, until, limit
+        system=system,
+        name=name,
+        verdicts=verdicts,
+        metric=metric,
+        since=since,
+        until=until,
+        limit=limit,
     )
     demand_known(system, name)
     with slips(ValueError, OSError):
         if damaged:
             return _show_damaged(folder)
-        rows, matching = choice.of(folder)
-        contents = list(history_table.records(folder, rows))
+        found = history_table.chosen(folder, choice)
     if as_json:
-        for record, _ in contents:
-            typer.echo(json.dumps(record, separators=(",", ":")))
+        for record, _ in found.records:
+            typer.echo(record.to_line().decode())
         return None
-    if contents:
-        show(history_table.table(contents, wide))
-    say(f"{len(contents)} of {matching} record(s) in {folder}")
+    if found.records:
+        show(history_table.table(found.records, wide))
+    say(f"{len(found.records)} of {found.matching} record(s) in {folder}")
     return None
 
 
@@ -129,40 +134,39 @@ def explain(word: str, whole: bool = False) -> list[str]:
             return [word.strip(), *said, f"  See the word {term} in docs/keys.md."]
     near = difflib.get_close_matches(asked[0], lower, 3)
     meant = f" Did you mean {', '.join(lower[one] for one in near)}?" if near else ""
-    last = max(rules.rows().values(), key=_number).number
+    last = [*catalogue.guards().values()][-1].number
     raise ValueError(
         f"iogauge knows no word {word!r}.{meant} Name a guard (G1 to {last}), a verdict (UNSTABLE), "
         "a check (FioRandomRead) or a word of docs/keys.md"
     )
 
 
-def _number(row: rules.RuleText) -> int:
-    return int(row.number[1:])
-
-
 def _known(whole: bool) -> dict[str, list[str]]:
     """Return the paragraphs about each guard, by its number and by its name, each verdict and each check."""
     found: dict[str, list[str]] = {}
-    for row in rules.rows().values():
-        for name in dict.fromkeys((row.number, row.name)):
-            found.setdefault(name, []).extend(_guard(row, whole))
+    for name, guard in catalogue.guards().items():
+        text = list(_guard(guard, whole))
+        found[name] = text
+        found.setdefault(guard.number, []).extend(text)
     return found | {one.value: _verdict(one) for one in Verdict} | _checks()
 
 
-def _guard(row: rules.RuleText, whole: bool) -> Iterator[str]:
+def _guard(guard: Guard, whole: bool) -> Iterator[str]:
     """Yield what a rule demands, what follows, and what to do; the ``whole`` of it or 60 words at most."""
-    yield row.name
-    yield f"  {row['must'][:1].upper()}{row['must'][1:]}."
-    if whole and row["more"]:
-        yield f"  {row['more']}"
-    yield f"  If it does not hold: {row['otherwise']}."
-    if row["limit"]:
-        limits = re.sub(r"\]\((.*?)\)", r": docs/\1]", row["limit"])
+    yield guard.name
+    yield f"  {guard.must[:1].upper()}{guard.must[1:]}."
+    if whole and guard.more:
+        yield f"  {guard.more}"
+    yield f"  If it does not hold: {guard.follows}."
+    if guard.limit:
+        limits = re.sub(r"\]\((.*?)\)", r": docs/\1]", guard.limit)
         yield f"  The site sets it by {limits}."
     if whole:
-        yield f"  Seen on: {row['seen on']}."
-    for remedy in row.remedies if whole else row.remedies[:1]:
-        yield f"  What to do: {remedy}."
+        letter, _, situation = guard.against.partition(": ")
+        whom = {"a": "accident", "b": "somebody's environment"}[letter]
+        yield f"  Against {whom}: {situation}."
+        yield f"  Seen on: {guard.seen_on or 'recorded output only'}."
+    yield f"  What to do: {guard.remedy}."
 
 
 def _verdict(verdict: Verdict) -> list[str]:
@@ -173,8 +177,11 @@ def _verdict(verdict: Verdict) -> list[str]:
         if verdict.is_trouble(True)
         else ""
     )
-    saying = [row for row in rules.rows().values() if verdict.value in row["otherwise"]]
-    guards = dict.fromkeys(row.number for row in sorted(saying, key=_number))
+    guards = dict.fromkeys(
+        guard.number
+        for guard in catalogue.guards().values()
+        if verdict.value in guard.follows
+    )
     return [
         verdict.value,
         f"  {verdict.meaning}.",

@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import Annotated, Final
 
 import typer
-from reframe.frontend.cli import main as reframe_main
 
 from iogauge.cli import doctor, planning
 from iogauge.cli.reporting import sessions_of, write_file
 from iogauge.cli.screen import Wide, say, show_ending, slip, warn
 from iogauge.core import processes, registry
+from iogauge.core.groups import grouped
 from iogauge.core.paths import history_dir, state_dir
 from iogauge.core.units import format_bytes
 from iogauge.evidence import complaints
@@ -50,24 +50,22 @@ def _run(arguments: list[str], gate: bool, confirms: str = "") -> _Ran:
     ``confirms`` names the session whose failures are measured once more.
     """
     name = current.new_session_name()
-    try:
-        current.announce(name)
-    except OSError as error:
-        text = (
-            f"IOGAUGE_SESSIONS: {error}: name a file that can be written, or unset it"
-        )
-        raise slip(text) from error
+    _announce(name)
     reframe_report = state_dir() / "reports" / f"run-{name}.json"
     details = reframe_report.with_suffix(".failures")
     details.parent.mkdir(parents=True, exist_ok=True)
-    extra = {"IOGAUGE_SESSION": name, life.DETAILS: str(details)}
-    extra |= {"IOGAUGE_GATE": "1"} if gate else {}
-    extra |= {"IOGAUGE_CONFIRMS": confirms} if confirms else {}
-    environment = planning.environment_of(**extra)
+    variables = {"IOGAUGE_SESSION": name, life.DETAILS: str(details)}
+    if gate:
+        variables["IOGAUGE_GATE"] = "1"
+    if confirms:
+        variables["IOGAUGE_CONFIRMS"] = confirms
+    environment = planning.environment_of(**variables)
     if not gate:
         environment.pop("IOGAUGE_SELECTION", None)
     words = ["--report-file", str(reframe_report), "-r", *arguments]
-    process = processes.Fork(reframe_main, planning.reframe_command(words), environment)
+    process = processes.Fork(
+        planning.reframe_main, planning.reframe_command(words), environment
+    )
     status: int | None = None
     while status is None:
         try:
@@ -81,27 +79,55 @@ def _run(arguments: list[str], gate: bool, confirms: str = "") -> _Ran:
             f"ReFrame was {ended}. Undecided cases have no record, and their jobs may still "
             "run. When the jobs have ended, run: iogauge clean"
         )
-    files = sorted(history_dir().glob(f"*/{name}.jsonl"))
-    records = [
-        r for file in files for r in journal.read_whole(file) if isinstance(r, Record)
-    ]
-    now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-    marks: dict[str, object] = {"session": name, "time": now, "gate": gate}
-    marks |= {"confirms": confirms} if confirms else {}
-    marks |= current.gate_marks() if gate else {}
-    try:
-        missing = undone.undecided(reframe_report, records, marks)
-    except (OSError, ValueError, KeyError):
-        missing = []
+    records = _records_of(name)
+    missing = _undecided(name, reframe_report, records, gate, confirms)
     for record in missing:
-        system = str(record.system)
-        folder = system if folders.NAME.fullmatch(system) else "unknown"
+        folder = str(record.system)
+        if not folders.NAME.fullmatch(folder):
+            folder = "unknown"
         try:
             journal.append(history_dir() / folder / f"{name}.jsonl", record.to_line())
         except journal.NotRecorded as error:
             warn(str(error))
             status = status or 1
     return _Ran(name, status, [*records, *missing], details)
+
+
+def _announce(session: str) -> None:
+    """Write the session's name where the caller asked for it; end the command if that is impossible."""
+    try:
+        current.announce(session)
+    except OSError as error:
+        text = (
+            f"IOGAUGE_SESSIONS: {error}: name a file that can be written, or unset it"
+        )
+        raise slip(text) from error
+
+
+def _records_of(session: str) -> list[Record]:
+    """Return the records that a session wrote, of all systems."""
+    records = []
+    for file in sorted(history_dir().glob(f"*/{session}.jsonl")):
+        for entry in journal.read_whole(file):
+            if isinstance(entry, Record):
+                records.append(entry)
+    return records
+
+
+def _undecided(
+    session: str, report: Path, records: list[Record], gate: bool, confirms: str
+) -> list[Record]:
+    """Return records of the cases that ReFrame's report has and nobody decided; none if it cannot be read."""
+    now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    marks: dict[str, object] = {"session": session, "time": now, "gate": gate}
+    if confirms:
+        marks["confirms"] = confirms
+    if gate:
+        marks |= current.gate_marks()
+    try:
+        return undone.undecided(report, records, marks)
+    except (OSError, ValueError, KeyError):
+        return []
 
 
 #: What --distribute adds to a case after it was chosen.
@@ -114,21 +140,23 @@ def _confirm(arguments: list[str], ran: list[_Ran], gate: bool) -> list[_Ran]:
     If no failure counts any more, the exit statuses become 0: ReFrame knows only its first run.
     """
     kept = planning.without(arguments, *planning.CHOOSING, "--repeat")
-    records = [record for one in ran for record in one.records]
+    records = [record for run in ran for record in run.records]
     failed = [record for record in records if record.needs_confirmation]
     again: list[_Ran] = []
-    for place in dict.fromkeys(r.place for r in failed):
+    for place, failures in grouped(failed, lambda record: record.place).items():
         system, partition, environment = place
-        failures = [r for r in failed if r.place == place]
-        chosen_by = (_OF_NODE.sub("", r.case) for r in failures)
-        cases = dict.fromkeys(names.exactly(short_name(case)) for case in chosen_by)
-        chosen = [word for case in cases for word in ("-n", case)]
         where = [f"--system={system}:{partition}", "-p", f"^{re.escape(environment)}$"]
-        one = _run([*kept, *where, *chosen], False, confirms=failures[0].session)
-        again.append(replace(one, status=0))
-        records += one.records
+        chosen: list[str] = []
+        for record in failures:
+            name = names.exactly(short_name(_OF_NODE.sub("", record.case)))
+            if name not in chosen:
+                chosen += ["-n", name]
+        confirms = failures[0].session
+        confirmed = _run([*kept, *where, *chosen], False, confirms=confirms)
+        again.append(replace(confirmed, status=0))
+        records += confirmed.records
     if SessionRecords(records).ending(gate).status == 0:
-        ran = [replace(one, status=0) for one in ran]
+        ran = [replace(run, status=0) for run in ran]
     return [*ran, *again]
 
 
@@ -164,8 +192,8 @@ def _end(
     ``ran`` are the sessions: of measured cases, then of derived ones, then of confirmations. A ``first`` look has no
     site, so there is nothing that it could prove.
     """
-    records = [record for one in ran for record in one.records]
-    status = max(one.status for one in ran)
+    records = [record for run in ran for record in run.records]
+    status = max(run.status for run in ran)
     lack = Unmeasured(gate=gate, accepted=accept)
     if chosen is not None:
         lack = planning.unmeasured_of(arguments, chosen, records, gate, accept)
@@ -178,11 +206,11 @@ def _end(
     if first and end.word is Word.NOTHING_PROVEN:
         sentence = first_look(Counter(record.verdict for record in records))
     show_ending(found, end, wide, sentence)
-    for one in ran:
-        if one.details.exists():
-            for why in _never_started(one.details.read_text(errors="replace")):
+    for run in ran:
+        if run.details.exists():
+            for why in _never_started(run.details.read_text(errors="replace")):
                 say(why)
-            say(f"ReFrame's details of the failures: {one.details}")
+            say(f"ReFrame's details of the failures: {run.details}")
     if gate and not accept and (lack.unmatched or lack.gone):
         say(
             "A gate fails if a case of an earlier gate is missing. If you removed the case on purpose, "
@@ -196,10 +224,10 @@ def _never_started(details: str) -> Iterator[str]:
     for case in details.split("FAILURE INFO for ")[1:]:
         if "* Failing phase: run\n" in case and "sanity error" not in case:
             why = case.partition("* Reason: ")[2].splitlines()
-            said = [line for line in why if line.strip() and not line.startswith("---")]
-            yield " ".join(
-                [f"{case.partition(' (run')[0]}:", *dict.fromkeys(said[:1] + said[-2:])]
-            )
+            lines = [line for line in why if line.strip() and line[:3] != "---"]
+            # The first line and the last two, each once.
+            kept = dict.fromkeys(lines[:1] + lines[-2:])
+            yield " ".join([f"{case.partition(' (run')[0]}:", *kept])
 
 
 def run(
@@ -217,9 +245,6 @@ def run(
         bool,
         typer.Option("--accept-missing", help="Cases of earlier gates may be gone."),
     ] = False,
-    budget: Annotated[
-        str, typer.Option(help="Run what fits into this time, as 20min.")
-    ] = "",
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Only say what it costs.")
     ] = False,
@@ -229,7 +254,7 @@ def run(
 
     Checks that are derived from other cases come last, in a run of their own. With --confirm a
     failed case is measured once more, and the run fails only if the case fails again. A gate fails too if no case
-    ran, or if a case of an earlier gate is gone: --accept-missing accepts that. --budget says in advance what fits.
+    ran, or if a case of an earlier gate is gone: --accept-missing accepts that.
     --try sizes quick checks to the speed of this machine.
     """
     gate = gate or current.is_gate()
@@ -246,31 +271,26 @@ def run(
     if gate:
         os.environ["IOGAUGE_SELECTION"] = selection(given)
         os.environ["IOGAUGE_ACCEPTS"] = "1" if accept_missing else ""
-    arguments = _affordable(given, budget)
-    chosen = planning.selected_by(arguments)
-    if not accept_missing:
-        planning.demand_cases(given, chosen)
-    both = (
-        chosen
-        and len(chosen.derived) == 2
-        and not any("derived" in w for w in arguments)
-    )
-    ran = [_run([*arguments, *only], gate) for only in (_APART if both else [[]])]
-    if confirm and any(
-        record.needs_confirmation for one in ran for record in one.records
-    ):
-        ran = _confirm(arguments, ran, gate)
-    raise typer.Exit(_end(given, chosen, ran, gate, accept_missing, wide))
-
-
-def _affordable(given: list[str], budget: str) -> list[str]:
-    """Return the options for what fits into a time, if one is given."""
-    arguments = planning.within(given, budget) if budget else given
+    arguments = given
     if any(word.startswith("--distribute") for word in arguments):
         # One case a node; derived quantities are of all nodes.
         arguments = [*arguments, "-T", _DERIVED]
     planning.say_unclaimed(arguments)
-    return arguments
+    chosen = planning.selected_by(arguments)
+    if not accept_missing:
+        planning.demand_cases(given, chosen)
+    runs: list[list[str]] = [[]]
+    if chosen and len(chosen.derived) == 2 and not _names_derived(arguments):
+        runs = _APART
+    ran = [_run([*arguments, *only], gate) for only in runs]
+    records = [record for run in ran for record in run.records]
+    if confirm and any(record.needs_confirmation for record in records):
+        ran = _confirm(arguments, ran, gate)
+    raise typer.Exit(_end(given, chosen, ran, gate, accept_missing, wide))
+
+
+def _names_derived(arguments: list[str]) -> bool:
+    return any("derived" in word for word in arguments)
 
 
 def _try_out(given: list[str], wide: bool) -> int:
@@ -281,44 +301,45 @@ def _try_out(given: list[str], wide: bool) -> int:
         if found.state == "ok":
             say(str(found))
     if "IOGAUGE_CASE_BYTES" not in os.environ:
-        try:
-            speed = write_probe(target)
-            size = processes.call_in_time(
-                target, lambda: machine.quick_case_bytes(speed, target)
-            )
-        except lock.Occupied as error:
-            warn(f"{target}: the probe is left out: {error}")
-        except OSError as error:
-            told = str(error)
-            if error.errno == errno.EACCES:
-                check = doctor.not_writable(target)
-                told = f"{check.subject}: {check.text}: {check.remedy}"
-            warn(told)
-            raise typer.Exit(1) from error
-        else:
-            os.environ["IOGAUGE_CASE_BYTES"] = f"{size} B"
-            say(
-                f"target {target}: about {format_bytes(speed)}/s, so {format_bytes(size)} a case"
-            )
-    arguments = [
-        "--system=local",
-        "-t",
-        "quick",
-        "--exec-policy=serial",
-        "--exec-order=name",
-    ]
+        _choose_size(target)
+    arguments = ["--system=local", "-t", "quick"]
+    arguments += ["--exec-policy=serial", "--exec-order=name"]
     arguments += given
-    chosen, gate = planning.selected_by(arguments), current.is_gate()
+    gate = current.is_gate()
+    chosen = planning.selected_by(arguments)
     planning.demand_cases(arguments, chosen)
     ran = _run(arguments, gate)
     status = _end(arguments, chosen, [ran], gate, wide=wide, first=True)
     _write_page(ran.session)
-    sites = (
-        "" if os.access(folders.site_dirs()[0], os.W_OK) else "--sites DIR "
-    )  # a shared one
+    sites = "--sites DIR "
+    if os.access(folders.site_dirs()[0], os.W_OK):
+        sites = ""
     for line in _AFTER_TRY:
         say(line.format(sites=sites, target=target))
     return status
+
+
+def _choose_size(target: str) -> None:
+    """Set the size of a case by the speed of the target, if the probe can write; end the command if it may not."""
+    try:
+        speed = write_probe(target)
+        size = processes.call_in_time(
+            target, lambda: machine.quick_case_bytes(speed, target)
+        )
+    except lock.Occupied as error:
+        warn(f"{target}: the probe is left out: {error}")
+        return
+    except OSError as error:
+        text = str(error)
+        if error.errno == errno.EACCES:
+            check = doctor.not_writable(target)
+            text = f"{check.subject}: {check.text}: {check.remedy}"
+        warn(text)
+        raise typer.Exit(1) from error
+    os.environ["IOGAUGE_CASE_BYTES"] = f"{size} B"
+    say(
+        f"target {target}: about {format_bytes(speed)}/s, so {format_bytes(size)} a case"
+    )
 
 
 def _write_page(session: str) -> None:

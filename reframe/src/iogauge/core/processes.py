@@ -156,12 +156,19 @@ def flush() -> None:
 
 
 def open_streams() -> None:
-    """Let output that the caller closed lead nowhere, lest the next file take its place."""
+    """Let output that the caller closed lead nowhere, lest the next file take its place.
+
+    What the encoding of a terminal lacks is printed as a question mark.
+    """
     while (number := os.open(os.devnull, os.O_RDWR)) < 3:
         os.set_inheritable(number, True)
     os.close(number)
     sys.stdout = sys.stdout or os.fdopen(1, "w")
     sys.stderr = sys.stderr or os.fdopen(2, "w")
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            with contextlib.suppress(OSError):  # a pipe in the place of a file
+                stream.reconfigure(errors="replace")
 
 
 class Fork:

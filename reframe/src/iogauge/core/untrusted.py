@@ -15,7 +15,7 @@ import reprlib
 import stat
 import types
 import typing
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import MISSING, Field, asdict, dataclass, field, fields, is_dataclass
 from enum import Enum
 from pathlib import Path
@@ -168,7 +168,7 @@ def build(kind: Any, value: Any, where: str = "") -> Any:  # noqa: C901
         if type(value) is str and value in inner:
             return value
     elif isinstance(kind, type) and issubclass(kind, Enum):
-        if type(value) is str and value in [member.value for member in kind]:
+        if type(value) is str and value in kind._value2member_map_:
             return kind(value)
     elif origin is tuple and isinstance(value, (list, tuple)):
         kinds = [inner[0]] * len(value) if inner[1:] == (...,) else list(inner)
@@ -251,19 +251,26 @@ class Form:
 
         ``where`` stands before the keys in the message.
         """
-        if not isinstance(values, Mapping):
+        if type(values) is not dict and not isinstance(values, Mapping):
             found = reprlib.repr(values)
             raise TypeError(
                 f"{where.rstrip('.') or 'the record'} is {found}: expected an object"
             )
         form: Any = cls
-        keys, hints, given = _keys(form), _hints(form), {}
-        for name, one in keys.items():
-            if name in values:
-                given[one.name] = build(hints[one.name], values[name], where + name)
-            elif one.default is MISSING and one.default_factory is MISSING:
+        plan = _plan(form)
+        given: dict[str, Any] = {}
+        more: dict[str, Any] = {}
+        for name, value in values.items():
+            key = plan.get(name)
+            if key is None:
+                more[name] = value
+            elif type(value) in key.kept:
+                given[key.field] = value
+            else:
+                given[key.field] = key.read(value, where + name)
+        for name in _needed(form):
+            if name not in values:
                 raise TypeError(f"the key {where}{name} is missing")
-        more = {name: values[name] for name in values if name not in keys}
         built = cls(**given, more=more, order=tuple(values))
         built._check(where)
         return built
@@ -290,6 +297,73 @@ def _keys(form: type) -> Mapping[str, Field[Any]]:
     """Return the fields of a form by their keys in JSON; the metadata of a field may name its key."""
     own = [one for one in fields(form) if one.name not in ("more", "order")]
     return {one.metadata.get("key", one.name): one for one in own}
+
+
+@dataclass(frozen=True, slots=True)
+class _Key:
+    """A key of a form."""
+
+    #: The field that has its value.
+    field: str
+    #: Types of JSON whose values are taken as they are.
+    kept: frozenset[type]
+    #: What reads any other value, with the place for a message.
+    read: Callable[[Any, str], Any]
+
+
+#: Types of JSON that a field's type takes as they are.
+_KEPT: Final[Mapping[Any, frozenset[type]]] = {
+    str: frozenset({str}),
+    str | None: frozenset({str, type(None)}),
+    float | None: frozenset({type(None)}),
+    Mapping[str, Any]: frozenset({dict}),
+    Any: frozenset({str, int, float, bool, type(None), list, dict}),
+}
+
+
+def _reader(hint: Any) -> Callable[[Any, str], Any]:
+    """Return what reads a value of a type; numbers and lists of forms, of which a record has many, without :func:`build`."""
+    inner = typing.get_args(hint)
+
+    def number(value: Any, where: str) -> Any:
+        if type(value) is float and math.isfinite(value):
+            return value
+        return build(hint, value, where)
+
+    def forms(value: Any, where: str) -> Any:
+        if type(value) is not list:
+            return build(hint, value, where)
+        form = inner[0]
+        return tuple(
+            form.from_json(item, f"{where}[{n}].") for n, item in enumerate(value)
+        )
+
+    if hint in (float, float | None):
+        return number
+    if typing.get_origin(hint) is tuple and issubclass(inner[0], Form):
+        return forms
+    return functools.partial(build, hint)
+
+
+@functools.lru_cache(maxsize=64)
+def _plan(form: Any) -> Mapping[str, _Key]:
+    """Return the keys of a form by their names in JSON."""
+    hints = _hints(form)
+    plan = {}
+    for name, one in _keys(form).items():
+        hint = hints[one.name]
+        plan[name] = _Key(one.name, _KEPT.get(hint, frozenset()), _reader(hint))
+    return plan
+
+
+@functools.lru_cache(maxsize=64)
+def _needed(form: type) -> tuple[str, ...]:
+    """Return the keys that an object of a form must have."""
+    return tuple(
+        name
+        for name, one in _keys(form).items()
+        if one.default is MISSING and one.default_factory is MISSING
+    )
 
 
 def _plain(value: Any) -> Any:

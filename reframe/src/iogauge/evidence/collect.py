@@ -105,13 +105,19 @@ def collect(
 
 @contextlib.contextmanager
 def _explained(stage: Path, plan: CasePlan) -> Iterator[None]:
-    """Say of an error, and without one too, that the tool is too old, or else that the directory is full."""
-    old = _too_old(observations.read(stage), plan)
+    """Say of an error what caused it: the tool is too old, which is an error by itself, something was mounted over the case's
+    directory, or the stage directory is full."""
+    noted = observations.read(stage)
+    old, hidden = _too_old(noted, plan), noted.hidden()
     try:
         yield
     except ToolOutputError as error:
         if old and old not in str(error):
             raise ToolOutputError(f"{plan.tool}: {old} ({error})") from error
+        if hidden:
+            raise ToolOutputError(
+                f"{error}; meanwhile the case's directory lay on {hidden[0]}: see who mounted that, and run again"
+            ) from error
         if not complaints.is_full(stage):
             raise
         raise ToolOutputError(
@@ -389,7 +395,7 @@ def _outputs(
     emptied: dict[str, list[Eviction]] = {
         p.name: [] for p in plan.phases if p.access.evict
     }
-    testimony: dict[str, list[TaskCounters]] = {
+    counts: dict[str, list[TaskCounters]] = {
         p.name: [] for p in plan.phases if p.witnessed
     }
     for repetition, phase in executions(plan):
@@ -403,8 +409,8 @@ def _outputs(
         for part in [phase, *(p for p in plan.repeat if p.within == phase.name)]:
             if output is not None:
                 (cold if warm_up else judged)[part.name].append(output)
-            if phase.name in testimony and not warm_up:
-                testimony[part.name].append(heard)
+            if phase.name in counts and not warm_up:
+                counts[part.name].append(heard)
         if phase.access.evict and not warm_up:
             stem = files.evict_stem(phase.name, repetition)
             emptied[phase.name] += _answers(
@@ -414,7 +420,7 @@ def _outputs(
         "outputs": judged,
         "cold": cold,
         "evictions": emptied,
-        "testimony": testimony,
+        "task_counters": counts,
     }
     frozen = {}
     for what, by_phase in named.items():
@@ -427,7 +433,7 @@ def _output(
     phase: PhasePlan,
     repetition: int,
     run: PhaseRun | None,
-    testimony: TaskCounters,
+    counts: TaskCounters,
     noted: NodeObservations,
     servers: Mapping[str, str],
 ) -> ToolOutput | None:
@@ -459,7 +465,7 @@ def _output(
         raise ToolOutputError(f"{what}: {error}") from error
     if phase.syncs:
         measured = {name for name, _ in phase.rates.values()}
-        parsed = task_counters.synced(parsed, measured, testimony, what)
+        parsed = task_counters.synced(parsed, measured, counts, what)
     if phase.series and run is not None:
         parsed = phase.series(parsed, noted, run, what)
     return parsed

@@ -52,7 +52,7 @@ class Evidence:
     """All evidence of a job.
 
     These are by phase name, in order of repetitions: ``outputs``; ``evictions``; ``cold``, the
-    outputs of the warm-up, which are not judged; ``testimony``, what the kernel says of them.
+    outputs of the warm-up, which are not judged; ``task_counters``, what the kernel says of them.
 
     ``activity`` says when the target's devices moved bytes, as the first node saw it. ``found`` says how many files
     the case's directory held there before each phase, :data:`~iogauge.plan.observations.MOST_FOUND` at most. ``asked`` says when
@@ -82,7 +82,7 @@ class Evidence:
     outputs: Mapping[str, tuple[ToolOutput, ...]] = field(default_factory=dict)
     evictions: Mapping[str, tuple[Eviction, ...]] = field(default_factory=dict)
     cold: Mapping[str, tuple[ToolOutput, ...]] = field(default_factory=dict)
-    testimony: Mapping[str, tuple[TaskCounters, ...]] = field(default_factory=dict)
+    task_counters: Mapping[str, tuple[TaskCounters, ...]] = field(default_factory=dict)
     activity: tuple[Instant, ...] = ()
     asked: tuple[Instant, ...] = ()
     processes: tuple[tuple[float, int], ...] = ()

@@ -10,7 +10,7 @@ The activity of a node is what its counters show between two looks.
 from __future__ import annotations
 
 from collections import ChainMap
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -128,33 +128,21 @@ class TaskCounters:
             for name in counters.get(host, ())
         )
 
-    def passed(self, devices: Mapping[str, Collection[str]]) -> dict[str, Reading]:
-        """Return what passed each way out of the nodes, of all programs: all networks, each device, and all of them ("").
+    def passed(self, devices: Mapping[str, Collection[str]]) -> Reading:
+        """Return what passed the networks of the nodes and some devices, by host, of all programs.
 
-        Devices are given by host. A device's number may stand for another disk on each node.
+        A device's number may stand for another disk on each node.
         """
-        ways: dict[str, Reading] = {}
-        for host, name, one in self._each():
-            if name == NETWORKS or name in devices.get(host, ()):
-                for way in (name, ""):
-                    ways[way] = ways.get(way, Reading()) + one
-        return ways
-
-    def by_target(self, counters: Mapping[str, Collection[str]]) -> dict[str, Reading]:
-        """Return the bytes by target (``OST0003``) of the Lustre file systems among the counters."""
-        targets: dict[str, Reading] = {}
-        for host, name, one in self._each():
-            fsname, _, target = name.rpartition("-")
-            if fsname in counters.get(host, ()):
-                targets[target] = targets.get(target, Reading()) + one
-        return targets
-
-    def _each(self) -> Iterator[tuple[str, str, Reading]]:
-        """Yield what is known of each counter: host, name, growth."""
+        passed = Reading()
         for host, grown in self._grown().items():
-            yield from (
-                (host, name, one) for name, one in grown.items() if one is not None
-            )
+            for name, moved in grown.items():
+                if moved and (name == NETWORKS or name in devices.get(host, ())):
+                    passed += moved
+        return passed
+
+    def of_host(self, host: str) -> Mapping[str, Reading | None]:
+        """Return the growth of each counter of a host, None if it is unknown."""
+        return self._grown().get(host, {})
 
     def _grown(self) -> dict[str, Mapping[str, Reading | None]]:
         return {
@@ -246,13 +234,13 @@ def hear(
 
 
 def synced(
-    output: ToolOutput, measured: Collection[str], testimony: TaskCounters, what: str
+    output: ToolOutput, measured: Collection[str], counts: TaskCounters, what: str
 ) -> ToolOutput:
     """Return an output whose measured phases, given by name, also took the seconds of a sync after them.
 
     Raises :class:`ToolOutputError` if a node did not report its sync; ``what`` names the execution.
     """
-    seconds = testimony.sync_seconds
+    seconds = counts.sync_seconds
     if seconds is None:
         raise ToolOutputError(f"{what}: a node did not report how long its sync took")
 

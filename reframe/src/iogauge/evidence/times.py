@@ -60,29 +60,10 @@ def seconds_of_files(
     """
     sign = 1 if own_files > 0 else -1
     counts = [(i.time, sign * i.files) for i in instants if i.files is not None]
-    return (
-        _seconds_of(counts, span, abs(own_files))
-        if _alone(counts, span, own_files)
-        else None
-    )
-
-
-def seconds_of_growth(
-    instants: Sequence[Instant],
-    span: tuple[float, float],
-    own_bytes: int,
-    told_bytes: int,
-) -> float | None:
-    """Return the seconds in which the target's files grew by so many bytes, at least; None if unknown.
-
-    As :func:`seconds_of_files`. Bytes count as they are written to the page cache. Bytes that are written in place
-    of others do not. The tool claims ``told_bytes`` of them. Its MPI may write others before the tool's time begins:
-    Open MPI 4.1 has files of 8 MiB in TMPDIR, which may lie on the target.
-    """
-    counts = [(i.time, i.held) for i in instants if i.held is not None]
-    if not _alone(counts, span, own_bytes):
+    own = abs(own_files)
+    if abs(_changed(counts, span) - own) > _ENDS * own:
         return None
-    return _seconds_of(counts, span, min(own_bytes, told_bytes))
+    return _seconds_of(counts, span, own)
 
 
 def seconds_of_asking(
@@ -204,13 +185,6 @@ def files_changed(instants: Sequence[Instant], span: tuple[float, float]) -> int
 def _changed(counts: Sequence[tuple[float, int]], span: tuple[float, float]) -> int:
     within = _within(counts, span)
     return sum(abs(after - before) for (_, before), (_, after) in pairwise(within))
-
-
-def _alone(
-    counts: Sequence[tuple[float, int]], span: tuple[float, float], own: int
-) -> bool:
-    """Return whether all changes of a count in a span are those of the tasks."""
-    return abs(_changed(counts, span) - abs(own)) <= _ENDS * abs(own)
 
 
 def _within(

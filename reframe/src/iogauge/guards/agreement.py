@@ -1,7 +1,7 @@
-"""The ledger: a tool's figure is a claim, what a source leaves of it is a word, and :func:`settle` holds them together.
+"""Agreement of a reported figure with the bounds that other sources leave of it: :func:`settle`.
 
-A word is an interval: what the source counted, less or more by the tolerance of its quantity. A source that is not exact
-serves others too, or sees a part. Its word may contradict a claim; it never confirms one.
+A bound is an interval: what the source counted, less or more by the tolerance of its quantity. A source that is not exact
+serves others too, or sees a part. It may contradict a figure; it never confirms one.
 """
 
 from __future__ import annotations
@@ -12,44 +12,48 @@ from dataclasses import dataclass
 from typing import Final
 
 from iogauge.core.text import because
-from iogauge.guards.finding import Finding, Outcome
-from iogauge.guards.rules import rule
+from iogauge.guards.finding import Finding, Guard, Outcome
 
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """What a source saw, and the least and the most of the claim that it leaves, in the claim's unit.
-
-    ``exact`` sources confirm. What differs in a ``shared`` source is others'. A busy machine may delay what a
-    source saw ``often`` or never: it contradicts only if it does so in more than half of the executions. No load of a node
-    explains a ``firm`` word.
-    """
+    """What a source saw, and the least and the most that it leaves of a figure, in the figure's unit."""
 
     saw: str
     least: float = 0.0
     most: float = math.inf
+    #: Whether the source confirms the figure.
     exact: bool = False
+    #: Whether what differs is others'.
     shared: bool = False
+    #: Whether a busy machine may delay what was seen: it counts if it contradicts more than half of the executions.
     often: bool = False
+    #: Whether no load of a node explains a contradiction.
     firm: bool = False
 
     def leaves(self, value: float) -> bool:
-        """Return whether the source leaves a claim of this value."""
+        """Return whether the source leaves a figure of this value."""
         return self.least <= value <= self.most
 
 
 @dataclass(frozen=True, slots=True)
 class ReportedFigure:
-    """A figure of a tool, what the tool says in words, and the words of all sources about it."""
+    """A figure of a tool, what the tool says in words, and the bounds of all sources."""
 
     says: str
     value: float
-    words: Sequence[Bounds] = ()
+    bounds: Sequence[Bounds] = ()
 
     @property
     def against(self) -> list[Bounds]:
-        """Return the words that leave no such figure."""
-        return [word for word in self.words if not word.leaves(self.value)]
+        """Return the bounds that leave no such figure."""
+        return [bound for bound in self.bounds if not bound.leaves(self.value)]
+
+    @property
+    def of_a_part(self) -> ReportedFigure:
+        """Return the figure with the bounds that hold if a part of the counts is lost: those from below."""
+        bounds = [bound for bound in self.bounds if bound.most == math.inf]
+        return ReportedFigure(self.says, self.value, bounds)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,64 +64,73 @@ class Tolerance:
     slack: float = 0.0
 
     def most(self, saw: str, count: float, **kind: bool) -> Bounds:
-        """Return the word of a source that cannot have missed anything."""
-        most = (count + self.slack) / (1 - self.share) if self.share < 1 else math.inf
-        return Bounds(saw, most=most, **kind)
+        """Return the bound of a source that cannot have missed anything."""
+        return Bounds(saw, most=(count + self.slack) / (1 - self.share), **kind)
 
     def least(self, saw: str, count: float, **kind: bool) -> Bounds:
-        """Return the word of a source that counted nothing else."""
+        """Return the bound of a source that counted nothing else."""
         return Bounds(saw, (1 - self.share) * (count - self.slack), **kind)
 
 
 #: Bytes that a tool moved; journals and logs write up to 16 MiB more.
 BYTES: Final = Tolerance(0.05)
 BYTES_BESIDE: Final = Tolerance(0.05, 16 << 20)
-#: Bytes that a node's interface counted, headers included, and those of others.
-WIRE: Final = Tolerance(0.02)
-#: Seconds between the first and the last byte or file; two looks at a clock; work beside what a tool times. An mdtest that
-#: only asks for files' status does hardly anything else: at a load of 13 to 16 on two cores 45 runs worked 0.32 s longer at most.
+#: Seconds between the first and the last byte or file; two looks at a clock.
 SECONDS: Final = Tolerance(0.05)
 CLOCK: Final = Tolerance(0.0, 0.1)
-WORK: Final = Tolerance(0.2, 1.0)
-WORK_OF_STAT: Final = Tolerance(0.1, 0.5)
 
 
 def settle(
-    name: str,
-    executions: Sequence[Iterable[ReportedFigure] | None],
+    guard: Guard,
+    executions: Iterable[Iterable[ReportedFigure]],
     *,
     fine: str,
-    unseen: str = "",
-    unheard: str = "",
-    required: bool = False,
+    unseen: Finding | None = None,
+    lost: Finding | None = None,
     busy: str = "",
-    **figures: object,
 ) -> Finding:
-    """Return what all words make of the claims of each execution: the first contradiction, else what is not confirmed.
+    """Return the first contradiction of a figure, else ``lost`` if a count is lost, else ``unseen`` if no bound confirms.
 
-    An execution without all of its witnesses is None, and ``unheard`` names the nodes without. ``unseen`` says why no word
-    confirms a claim; if it is empty, none must. ``required`` comes from ``limits.witness``. ``busy`` says why healthy tools would be contradicted too.
+    ``busy`` says why healthy tools would be contradicted too.
     """
-    told = [list(claims) for claims in executions if claims is not None]
+    figures = [list(execution) for execution in executions]
     late = sum(
-        any(w.often for claim in claims for w in claim.against) for claims in told
+        any(bound.often for figure in execution for bound in figure.against)
+        for execution in figures
     )
-    heard = [claim for claims in told for claim in claims]
-    for claim in heard:
-        against = [w for w in claim.against if not w.often or 2 * late > len(told)]
-        for word in against[:1]:
-            saw = f"{claim.says}; {word.saw}"
-            if busy and not word.firm:
-                return rule(name, "busy", **figures).found(
-                    Outcome.CONTAMINATED, f"{saw}, while {busy}"
-                )
-            kind = Outcome.CONTAMINATED if word.shared else Outcome.INVALID
-            return rule(name, **figures).found(kind, saw)
-    if lost := sum(claims is None for claims in executions):
-        missing = (
-            f"{lost} of {len(executions)} executions have no witness{because(unheard)}"
-        )
-        return rule(name, "lost", **figures).unwitnessed(missing, required)
-    if unseen and not any(word.exact for claim in heard for word in claim.words):
-        return rule(name, "unseen", **figures).unwitnessed(unseen, required)
-    return rule(name, **figures).ok(fine)
+    is_often = 2 * late > len(figures)
+    every = [figure for execution in figures for figure in execution]
+    for figure in every:
+        for bound in figure.against:
+            if bound.often and not is_often:
+                continue
+            saw = f"{figure.says}; {bound.saw}"
+            if busy and not bound.firm:
+                return guard.saying(
+                    f"{guard.demands or guard.must}, on a node at rest",
+                    "See what else runs on the node, and run again when it is at rest",
+                ).found(Outcome.CONTAMINATED, f"{saw}, while {busy}")
+            outcome = Outcome.CONTAMINATED if bound.shared else Outcome.INVALID
+            return guard.found(outcome, saw)
+    if lost:
+        return lost
+    confirmed = any(bound.exact for figure in every for bound in figure.bounds)
+    if unseen and not confirmed:
+        return unseen
+    return guard.ok(fine)
+
+
+def lost_of(
+    guard: Guard, complete: Sequence[bool], missing: str, required: bool
+) -> Finding | None:
+    """Return what follows from executions of which counts are lost, None if none is; ``missing`` names the nodes without."""
+    lost = complete.count(False)
+    if not lost:
+        return None
+    saw = f"{lost} of {len(complete)} executions have no witness{because(missing)}"
+    words = guard.saying(
+        "the kernel's counts of every task",
+        "The record of a task is lost. Look at the first lines of its standard error in the stage directory, and for a "
+        "wrapper or a launcher that drops job/witness.sh",
+    )
+    return words.unwitnessed(saw, required)

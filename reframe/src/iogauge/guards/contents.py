@@ -8,33 +8,47 @@ from typing import Final
 
 from iogauge.core.text import because
 from iogauge.core.units import format_bytes
-from iogauge.guards.finding import Finding, Outcome
-from iogauge.guards.rules import rule
+from iogauge.guards.finding import Finding, Guard, Outcome
 from iogauge.guards.views import CaseView, PhaseView
 from iogauge.node.files import GONE, Sample
 
 #: A smaller file may lie in its inode.
 _LEAST_BYTES: Final = 64 << 10
+#: Share of a file's size that it has in blocks, at least, and of a sample that is zeros, at most.
 _STORED: Final = 0.95
-_EMPTY: Final = 0.1
+_MOST_ZEROS: Final = 0.1
+
+DATA: Final = Guard(
+    "G18 data",
+    "the data must be random if the target compresses",
+    "Declare target.compresses: true, and the cases write random data. The tool's options are: IOR -l random; fio "
+    "refill_buffers=1 with buffer_compress_percentage=0 and dedupe_percentage=0",
+    "a: IOR's default block, 136 times smaller on btrfs with compress=zstd",
+    "btrfs",
+    limit="`target.compresses`",
+    demands="data that cannot be compressed or found twice",
+    more="It does if (1) a node sees it, (2) a block of the sample (G8) was stored compressed, or (3) the site declares it. A "
+    "node sees the compression of zfs and dm-vdo, and of btrfs and f2fs by mount option, property or `chattr +c`. IOR "
+    "needs `-l random`; fio needs `refill_buffers=1`, `buffer_compress_percentage=0`, `dedupe_percentage=0`.",
+)
 
 
-def data_entropy(seen: PhaseView) -> Finding | None:
+def data_entropy(phase: PhaseView) -> Finding | None:
     """Return G18 for what reports a bandwidth. IOR's default repeats one block; its "incompressible" data shrink 136-fold
     (IOR 4.0.0).
     """
-    if not (seen.moves_data and any("bw" in phase.rates for phase in seen.tool_phases)):
+    of_bandwidth = any("bw" in measured.rates for measured in phase.tool_phases)
+    if not (phase.moves_data and of_bandwidth):
         return None
-    compressing = _compressing(seen.case)
+    compressing = _compressing(phase.case)
     if not compressing:
-        return rule("G18 data", "plain").ok(
-            "nothing that compresses is known of the target"
-        )
-    given = [_not_random(seen.tool, output.parameters) for output in seen.outputs]
-    wrong = next(filter(None, given), "")
-    return rule("G18 data").decide(
-        not wrong, f"{wrong or 'random data'} on {compressing}"
-    )
+        guard = DATA.saying("random data")
+        return guard.ok("nothing that compresses is known of the target")
+    for output in phase.outputs:
+        wrong = _not_random(phase.tool, output.parameters)
+        if wrong:
+            return DATA.invalid(f"{wrong} on {compressing}")
+    return DATA.ok(f"random data on {compressing}")
 
 
 def _not_random(tool: str, given: Mapping[str, object]) -> str:
@@ -50,129 +64,161 @@ def _not_random(tool: str, given: Mapping[str, object]) -> str:
     for option in ("zero_buffers", "buffer_pattern", "verify_pattern"):
         if str(given.get(option, "0")) != "0":
             return option
-    refilled = str(given.get("refill_buffers", "0")) != "0"
-    return (
-        ""
-        if refilled
-        else "buffers that are written again and again (no refill_buffers)"
-    )
+    if str(given.get("refill_buffers", "0")) != "0":
+        return ""
+    return "buffers that are written again and again (no refill_buffers)"
 
 
-def _compressing(seen: CaseView) -> str:
-    """Return what shrinks the data, as seen in a sample or by a node, or as the site declares; empty if unknown."""
-    declared = seen.extras.target.compresses
+def _compressing(case: CaseView) -> str:
+    """Return what shrinks the data, as a sample or a node shows it, or as the site declares; empty if unknown."""
+    declared = case.extras.target.compresses
     found = [
         f"a target that stored {block.place} compressed"
-        for sample in seen.evidence.samples
+        for sample in case.evidence.samples
         for block in sample.blocks
         if block.kind == "compressed"
     ]
-    found += [
-        view.below.compresses for view in seen.evidence.views if view.below.compresses
-    ]
-    if found:
-        denied = ", though the site declares target.compresses: false"
-        return f"{found[0]}{denied if declared is False else ''}"
+    found += [view.below.compresses for view in case.evidence.views]
+    for shown in filter(None, found):
+        if declared is False:
+            return f"{shown}, though the site declares target.compresses: false"
+        return shown
     return "a target that compresses, as its site declares" if declared else ""
 
 
-def verification(seen: CaseView) -> Finding | None:
+VERIFICATION: Final = Guard(
+    "G8 verification",
+    "in the warm-up, which is not judged, the tool finds the data that it wrote",
+    "Look for other programs that write these files, for a wrapper of the tool, and for errors of the storage",
+    "a: another job wrote into the files of the case",
+    "ext4, Lustre 2.17",
+    demands="the data that were written",
+    more="IOR checks with `-R`, or with `-W` if nothing is read; fio checks with `verify=crc32c`. Endurance checks the files "
+    "that it lays out.",
+)
+
+
+def verification(case: CaseView) -> Finding | None:
     """Return G8 for tools that check their data. What they say before the first repetition may have ended the job."""
-    checks = {
-        phase.name: phase.verifies for phase in seen.plan.phases if phase.verifies
-    }
-    complaints = [
-        f"{name}: {warning}"
-        for name, check in checks.items()
-        for output in seen.evidence.cold.get(name, seen.evidence.outputs.get(name, ()))
-        for warning in output.warnings
-        if re.search(check.complaint, warning)
-    ]
-    complaint = seen.evidence.mismatch or next(iter(complaints), "")
-    if not checks and not complaint:
+    checking = [phase for phase in case.plan.phases if phase.verifies]
+    complaint = case.evidence.mismatch
+    if not checking and not complaint:
         return None
-    when = "in the warm-up" if seen.plan.warm_up else "when it laid out the files"
-    saw = f"{seen.plan.tool} checked its data {when}"
-    return rule("G8 verification").unless(saw, complaint and f"{saw}: {complaint}")
+    evidence = case.evidence
+    for phase in checking:
+        outputs = evidence.cold.get(phase.name, evidence.outputs.get(phase.name, ()))
+        for output in outputs:
+            for warning in output.warnings:
+                if phase.verifies and re.search(phase.verifies.complaint, warning):
+                    complaint = complaint or f"{phase.name}: {warning}"
+    when = "in the warm-up" if case.plan.warm_up else "when it laid out the files"
+    saw = f"{case.plan.tool} checked its data {when}"
+    return VERIFICATION.unless(saw, complaint and f"{saw}: {complaint}")
 
 
-def unchanged(seen: CaseView) -> Finding | None:
+CONTENTS: Final = Guard(
+    "G8 contents",
+    "a sample of 32 blocks of 4 KiB is the same after the last read of a repetition as after the last write",
+    "Look for other programs that write these files, and for a wrapper of the tool",
+    "a: another program truncated the files between write and read",
+    "ext4, Lustre 2.17",
+    demands="the same contents after the read as after the write",
+    more="The first node reads it with O_DIRECT. If the storage does not answer in two seconds, you get a remark.",
+)
+
+
+def unchanged(case: CaseView) -> Finding | None:
     """Return G8 for the samples after the write and after the read of each repetition that reads."""
-    plan, samples = seen.plan, seen.evidence.samples
-    if not plan.sampled or not any(
-        phase.access.direction == "read" for phase in plan.repeat
-    ):
+    plan, samples = case.plan, case.evidence.samples
+    reading = any(phase.access.direction == "read" for phase in plan.repeat)
+    if not plan.sampled or not reading:
         return None
     writes = {
         sample.repetition: sample for sample in samples if sample.after == "write"
     }
-    reads = [
-        sample for sample in samples if sample.after == "read" and sample.repetition > 0
-    ]
-    befores = [(writes.get(read.repetition) or writes.get(0), read) for read in reads]
-    pairs = [(before, read) for before, read in befores if before is not None]
-    changed = ""
-    for written, read in reversed(pairs):
-        before = {(block.file, block.offset): block.digest for block in written.blocks}
-        for block in reversed(read.blocks):
-            if before.get((block.file, block.offset)) != block.digest:
-                change = (
-                    "the file is gone"
-                    if block.digest == GONE
-                    else "the block is another"
-                )
-                changed = (
-                    f"contents changed between write and read, repetition {read.repetition}: "
-                    f"{block.place}: {change}"
-                )
-    buffered = any(not sample.direct for pair in pairs for sample in pair)
-    way = "after POSIX_FADV_DONTNEED, without O_DIRECT" if buffered else "with O_DIRECT"
+    pairs = []
+    for sample in samples:
+        written = writes.get(sample.repetition) or writes.get(0)
+        if sample.after == "read" and sample.repetition > 0 and written:
+            pairs.append((written, sample))
+    changes = [_change(written, read) for written, read in pairs]
+    both = [sample for pair in pairs for sample in pair]
+    direct = all(sample.direct for sample in both)
+    way = "with O_DIRECT" if direct else "after POSIX_FADV_DONTNEED, without O_DIRECT"
     compared = sum(len(read.blocks) for _, read in pairs)
     saw = f"{compared} block(s) of {len(pairs)} repetition(s) read again {way}"
     missing = plan.repetitions - len(pairs)
     lost = (
-        f"{saw}, {missing} repetition(s) without a sample{because(seen.evidence.lost)}"
+        f"{saw}, {missing} repetition(s) without a sample{because(case.evidence.lost)}"
     )
-    doubt = next(
-        (f"{saw}, {one.problem}" for pair in pairs for one in pair if one.problem), ""
-    )
-    empty = "" if doubt or all(read.blocks for _, read in pairs) else saw
-    return rule("G8 contents").unless(
-        saw, changed, lost if missing > 0 else "", empty, doubt=doubt
+    problem = next((sample.problem for sample in both if sample.problem), "")
+    blank = not problem and not all(read.blocks for _, read in pairs)
+    return CONTENTS.unless(
+        saw,
+        *changes,
+        lost if missing > 0 else "",
+        saw if blank else "",
+        doubt=problem and f"{saw}, {problem}",
     )
 
 
-def stored(seen: CaseView) -> Finding | None:
+def _change(written: Sample, read: Sample) -> str:
+    """Return which block of a sample changed after the write, and how; empty if none did."""
+    before = {(block.file, block.offset): block.digest for block in written.blocks}
+    for block in read.blocks:
+        if before.get((block.file, block.offset)) != block.digest:
+            return (
+                f"contents changed between write and read, repetition {read.repetition}: "
+                f"{block.place}: the {'file is gone' if block.digest == GONE else 'block is another'}"
+            )
+    return ""
+
+
+HOLES: Final = Guard(
+    "G8 holes",
+    "files have the blocks that they claim",
+    "A read of a hole does not reach the device. Look for a program that made or shrank these files",
+    "a: truncate -s 1G instead of a layout: the read took no byte from the disk",
+    "ext4, XFS, btrfs, Lustre 2.17",
+    demands=f"at least {_STORED:.0%} of a file's size in blocks, at most {_MOST_ZEROS:.0%} zeros, no hole",
+    more=f"After the write st_blocks x 512 is at least {_STORED:g} x the size of each file of {_LEAST_BYTES >> 10} KiB or more in "
+    f"the sample, where st_blocks counts that. At most {_MOST_ZEROS:.0%} of the sample is zeros. The file's map shows no block "
+    "of the sample in a hole or preallocated (FIEMAP, not on lustre).",
+)
+
+
+def stored(case: CaseView) -> Finding | None:
     """Return G8 for the first sample of what was written that is not believed, or for the last one."""
-    if not seen.plan.sampled:
+    if not case.plan.sampled:
         return None
-    written = [sample for sample in seen.evidence.samples if sample.after == "write"]
-    found = [
-        _stored(seen, sample)
-        for sample in written or [Sample(repetition=0, after="write")]
-    ]
-    return next((one for one in found if one.outcome is Outcome.INVALID), found[-1])
+    samples = [sample for sample in case.evidence.samples if sample.after == "write"]
+    finding = HOLES.invalid("0 block(s) of 0 file(s)")
+    for sample in samples:
+        finding = _stored(case, sample)
+        if finding.outcome is Outcome.INVALID:
+            break
+    return finding
 
 
-def _stored(seen: CaseView, sample: Sample) -> Finding:
-    demanded, blocks = rule("G8 holes", stored=_STORED, empty=_EMPTY), sample.blocks
+def _stored(case: CaseView, sample: Sample) -> Finding:
+    """Return G8 for a sample of what was written."""
+    blocks = sample.blocks
     if sample.problem:
-        return demanded.warn(sample.problem)
+        return HOLES.warn(sample.problem)
     saw = f"{len(blocks)} block(s) of {len(sample.files)} file(s)"
-    holes = [
-        f"{one.place}: {one.kind}"
-        for one in blocks
-        if one.kind in ("hole", "unwritten")
-    ]
+    if not blocks:
+        return HOLES.invalid(saw)
+    for block in blocks:
+        if block.kind in ("hole", "unwritten"):
+            return HOLES.invalid(f"{block.place}: {block.kind}")
     # Where st_blocks is what a file takes, as soon as it is written back.
-    holes += [
-        f"{held.file}: {format_bytes(held.stored)} on storage for {format_bytes(held.size)}: holes, or compression"
-        for held in (sample.files if seen.kind.counts_blocks else ())
-        if held.size >= _LEAST_BYTES and held.stored < _STORED * held.size
-    ]
-    empty = [block for block in blocks if block.empty]
-    if len(empty) > _EMPTY * len(blocks):
-        holes.append(f"{len(empty)} of {saw} are zeros: {empty[0].place}")
+    for file in sample.files if case.kind.counts_blocks else ():
+        if file.size >= _LEAST_BYTES and file.stored < _STORED * file.size:
+            return HOLES.invalid(
+                f"{file.file}: {format_bytes(file.stored)} on storage for {format_bytes(file.size)}: holes, or compression"
+            )
+    zeros = [block for block in blocks if block.empty]
+    if len(zeros) > _MOST_ZEROS * len(blocks):
+        return HOLES.invalid(f"{len(zeros)} of {saw} are zeros: {zeros[0].place}")
     alike = len(blocks) > 1 and len({block.digest for block in blocks}) == 1
-    fine = f"{saw}, all of them equal" if alike else saw
-    return demanded.unless(fine, *holes, "" if blocks else saw)
+    return HOLES.ok(f"{saw}, all of them equal" if alike else saw)

@@ -1,15 +1,17 @@
-"""What a guard answers: :class:`Finding`, with what was seen, the demand and the remedy.
+"""A guard in words (:class:`Guard`), and what it answers (:class:`Finding`).
 
-No guard reads a file, knows ReFrame, or compares with a reference.
+A :class:`Guard` stands above the function that decides it, beside the limits that both use. No guard reads a file, knows
+ReFrame, or compares with a reference.
 
-Notation: N nodes, T tasks per node, b x s bytes per task, V bytes per node and phase, M memory per
-node, Q task offset.
+Notation: N nodes, T tasks per node, b x s bytes per task, V bytes per node and phase, M memory per node, Q task offset.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
+
+from iogauge.core.words import NO_WITNESS
 
 
 class Outcome(Enum):
@@ -44,8 +46,88 @@ class Finding:
 
     def __str__(self) -> str:
         text = f"{self.name}: {self.saw}; demanded: {self.demands}"
-        return (
-            f"{text}. {self.remedy}"
-            if self.remedy and self.outcome is not Outcome.OK
-            else text
+        if self.outcome is Outcome.OK or not self.remedy:
+            return text
+        return f"{text}. {self.remedy}"
+
+
+@dataclass(frozen=True, slots=True)
+class Guard:
+    """What a guard demands and advises, for its findings, ``iogauge explain`` and docs/guards.md."""
+
+    #: Number and subject, such as ``G8 contents``.
+    name: str
+    #: What must hold, in one line.
+    must: str
+    #: What to do if it does not hold.
+    remedy: str
+    #: Against whom: ``a`` is accident, ``b`` somebody's environment; then a situation that happened.
+    against: str
+    #: Real storage or programs on which it spoke. Without any it may only remark.
+    seen_on: str = ""
+    #: The outcome if it does not hold.
+    otherwise: Outcome = Outcome.INVALID
+    #: What else may follow, or when.
+    but: str = ""
+    #: Keys of the site that set a limit, with their defaults.
+    limit: str = ""
+    #: Exceptions and details.
+    more: str = ""
+    #: What a finding demands, if it is not ``must``.
+    demands: str = ""
+
+    @property
+    def number(self) -> str:
+        """Return the guard's number, such as ``G8``."""
+        return self.name.partition(" ")[0]
+
+    @property
+    def follows(self) -> str:
+        """Return in words what follows if it does not hold."""
+        remarks = self.otherwise is Outcome.WARN
+        outcome = "remark" if remarks else self.otherwise.name
+        return f"{outcome}, {self.but}" if self.but else outcome
+
+    def saying(self, demands: str = "", remedy: str = "") -> Guard:
+        """Return the guard with words of a special case."""
+        return replace(
+            self, demands=demands or self.demands, remedy=remedy or self.remedy
         )
+
+    def found(self, outcome: Outcome, saw: str) -> Finding:
+        """Return a finding, with the remedy unless all is well."""
+        subject = self.name.partition(" ")[2]
+        remedy = "" if outcome is Outcome.OK else self.remedy
+        demands = self.demands or self.must
+        return Finding(self.number, outcome, saw, demands, remedy, subject=subject)
+
+    def ok(self, saw: str) -> Finding:
+        """Return a finding that believes what was seen."""
+        return self.found(Outcome.OK, saw)
+
+    def warn(self, saw: str) -> Finding:
+        """Return a finding that believes, with a remark on what was seen."""
+        return self.found(Outcome.WARN, saw)
+
+    def invalid(self, saw: str) -> Finding:
+        """Return a finding that does not believe."""
+        return self.found(Outcome.INVALID, saw)
+
+    def decide(
+        self, holds: bool, saw: str, otherwise: Outcome | None = None
+    ) -> Finding:
+        """Return OK if the demand holds, else ``otherwise``, by default the guard's own outcome."""
+        outcome = otherwise or self.otherwise
+        return self.ok(saw) if holds else self.found(outcome, saw)
+
+    def unless(self, fine: str, *problems: str, doubt: str = "") -> Finding:
+        """Return OK if there is no problem, of which the first counts, and a remark if there is a doubt alone."""
+        problem = next(filter(None, problems), "")
+        if problem:
+            return self.found(self.otherwise, problem)
+        return self.warn(doubt) if doubt else self.ok(fine)
+
+    def unwitnessed(self, missing: str, required: bool) -> Finding:
+        """Return the remark that a witness is missing, or an objection if one is ``required``."""
+        outcome = Outcome.INVALID if required else Outcome.WARN
+        return self.found(outcome, f"{NO_WITNESS}: {missing}")

@@ -7,13 +7,29 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from iogauge.core.units import format_bytes
-from iogauge.guards.agreement import WIRE, ReportedFigure, Tolerance, settle
+from iogauge.guards.agreement import ReportedFigure, Tolerance, settle
 from iogauge.guards.cache import MEMORY_ROUNDING
-from iogauge.guards.finding import Finding
-from iogauge.guards.rules import rule
+from iogauge.guards.finding import Finding, Guard, Outcome
 from iogauge.guards.views import CaseView, PhaseView
 from iogauge.site.extras import Node
 from iogauge.tools.mpi import Binding
+
+#: Load of a core before the run, at most.
+_MOST_LOAD: Final = 0.1
+
+_PLACEMENT: Final = Guard(
+    "G15 placement",
+    f"tasks per node <= physical cores (unless the scenario wants more), and load of one minute before the run < {_MOST_LOAD:g} "
+    "x cores",
+    "Bind each task to a core of its own, lower scale.tasks_per_node, or see what else runs on the nodes",
+    "a: mpirun bound all tasks of a node to one core",
+    "Open MPI 4.1, Slurm 22.05",
+    Outcome.WARN,
+    limit="`scale.tasks_per_node`",
+    more="No two tasks share a core, and no socket has more tasks than it has cores. These two are checked only with Open "
+    "MPI's mpirun; a variable makes it report its bindings. The governor is recorded. A figure that misses its reference "
+    "while others had more work than the node has cores is CONTAMINATED, not FAIL.",
+)
 
 
 def _most_to_a_core(bindings: Sequence[Binding]) -> int:
@@ -26,139 +42,172 @@ def _most_to_a_core(bindings: Sequence[Binding]) -> int:
     by_host: dict[str, list[frozenset[str]]] = {}
     for binding in bindings:
         by_host.setdefault(binding.host, []).append(binding.cores)
-    return max(
-        math.ceil(sum(task <= cores for task in tasks) / len(cores))
-        for tasks in by_host.values()
-        for cores in set(tasks)
-    )
+    most = 0
+    for tasks in by_host.values():
+        for cores in set(tasks):
+            inside = sum(task <= cores for task in tasks)
+            most = max(most, math.ceil(inside / len(cores)))
+    return most
 
 
-def placement(seen: CaseView) -> Finding:
+def placement(case: CaseView) -> Finding:
     """Return G15. A launcher may report no bindings, and a scenario may want more tasks than cores."""
     evidence, per_node, bindings = (
-        seen.evidence,
-        seen.tasks_per_node,
-        seen.evidence.bindings,
+        case.evidence,
+        case.tasks_per_node,
+        case.evidence.bindings,
     )
-    told = seen.cores
-    complete = bool(told) and len(told) == len(evidence.idle) == len(evidence.nodes)
-    oversubscribed = seen.plan.sweeps_tasks and per_node > min(told, default=0)
-    parts, wrong = ["cores not known"], []
+    cores = case.cores
+    complete = bool(cores) and len(cores) == len(evidence.idle) == len(evidence.nodes)
+    fewest = min(cores, default=0)
+    wanted = case.plan.sweeps_tasks and per_node > fewest
+    saw, wrong = ["cores not known"], []
     if complete:
-        busiest = max(
-            load.load1 / n for load, n in zip(evidence.idle, told, strict=True)
-        )
-        parts = [f"{per_node} task(s) on {min(told)} core(s)"]
-        parts += [f"load before the run {busiest:.2f} x cores"]
-        if per_node > min(told) and not oversubscribed:
+        loads = [look.load1 / n for look, n in zip(evidence.idle, cores, strict=True)]
+        saw = [f"{per_node} task(s) on {fewest} core(s)"]
+        saw += [f"load before the run {max(loads):.2f} x cores"]
+        if per_node > fewest and not wanted:
             wrong.append("lower scale.tasks_per_node")
-        if busiest >= 0.1:
+        if max(loads) >= _MOST_LOAD:
             wrong.append("see what else runs on the nodes")
     if bindings:
         most = _most_to_a_core(bindings)
-        parts.append(f"{len(bindings)} task(s) bound, at most {most} to a core")
-        if most > 1 and not oversubscribed:
+        saw.append(f"{len(bindings)} task(s) bound, at most {most} to a core")
+        if most > 1 and not wanted:
             wrong.append("let the launcher bind each task to a core of its own")
-    governors = sorted(
-        {str(n["cpu.governor"]) for n in evidence.nodes if "cpu.governor" in n}
-    )
+    governors = {str(facts.get("cpu.governor", "")) for facts in evidence.nodes} - {""}
     if governors:
-        parts.append(f"governor {', '.join(governors)}")
+        saw.append(f"governor {', '.join(sorted(governors))}")
+    demands = f"load before the run < {_MOST_LOAD:g} x cores"
+    if not wanted:
+        demands = f"tasks per node <= physical cores, {demands}"
+        if bindings:
+            demands += ", no core shared by tasks"
     remedy = "; ".join(wrong)
-    demanded = rule(
-        "G15 placement",
-        cores="" if oversubscribed else "tasks per node <= physical cores, ",
-        bound=", no core shared by tasks" if bindings and not oversubscribed else "",
-        wrong=remedy[:1].upper() + remedy[1:],
-    )
-    return demanded.decide(not wrong, ", ".join(parts))
+    guard = _PLACEMENT.saying(demands, remedy[:1].upper() + remedy[1:])
+    return guard.decide(not wrong, ", ".join(saw))
 
 
 #: Memory of a node over the declared one, without a remark: 320 GB are written for 320 GiB.
 _MOST_MEMORY: Final = 1.1
 
+_NODES: Final = Guard(
+    "G15 nodes",
+    f"no node has fewer physical cores than the site declares, or more than {_MOST_MEMORY:.0%} of the memory",
+    "Write into the partition's extras what the nodes have: node: {cores: N, memory: SIZE}",
+    "a: a site copied from another cluster",
+    "ext4",
+    Outcome.WARN,
+    limit="`node.cores`, `node.memory`",
+    demands="node.cores physical cores or more, and no more memory than node.memory",
+    more="If the job's control group limits its memory, the limit counts.",
+)
 
-def as_declared(seen: CaseView) -> Finding:
-    return declared_node(seen.extras.node, seen.cores, seen.memories)
+
+def as_declared(case: CaseView) -> Finding:
+    """Return G15 of the nodes of a case."""
+    return declared_node(case.extras.node, case.cores, case.memories)
 
 
 def declared_node(
     declared: Node, cores: Sequence[int], memories: Sequence[int]
 ) -> Finding:
     """Return G15 of nodes that told these cores, and bytes of memory."""
-    parts, right = [], []
+    wrong, right = [], []
     least, most = min(cores, default=declared.cores), max(memories, default=0)
     if least < declared.cores:
-        parts.append(
+        wrong.append(
             f"a node has {least} physical core(s), node.cores is {declared.cores}"
         )
         right.append(f"cores: {least}")
     if most > _MOST_MEMORY * declared.memory + MEMORY_ROUNDING:
-        seen, said = format_bytes(most), format_bytes(declared.memory)
-        parts.append(f"a node has {seen} of memory, node.memory is {said}")
+        found, expected = format_bytes(most), format_bytes(declared.memory)
+        wrong.append(f"a node has {found} of memory, node.memory is {expected}")
         right.append(f"memory: {most >> 20} MiB")
-    told = f"{len(cores)} node(s) told their cores, {len(memories)} their memory"
-    demanded = rule("G15 nodes", right=", ".join(right))
-    return demanded.unless(f"as declared: {told}", ", ".join(parts))
+    nodes = f"{len(cores)} node(s) told their cores, {len(memories)} their memory"
+    remedy = f"Write into the partition's extras: node: {{{', '.join(right)}}}"
+    return _NODES.saying(remedy=remedy).unless(
+        f"as declared: {nodes}", ", ".join(wrong)
+    )
 
 
-#: What an ordinary user of most sites is told instead.
+_CONNECTIONS: Final = Guard(
+    "G20 connections",
+    "no connection to a server is in a bad state, or was during the run",
+    "Look at the servers and the network, then run again",
+    "a: an OST evicted the client in mid-run, and the data were written anew",
+    "Lustre 2.17",
+    demands="no eviction, no lost connection, no request that timed out",
+    more="No request timed out, and the kernel's log shows no evicted client.",
+)
+#: What an ordinary user of most sites reads instead.
 _HIDDEN: Final = (
     "not visible here: an ordinary user sees no evictions; root does (lctl get_param 'osc.*.state' "
     "'mdc.*.state', dmesg)"
 )
 
 
-def connections(seen: CaseView) -> Finding:
+def connections(case: CaseView) -> Finding:
     """Return G20: an ordinary user may not be allowed to see any of these; the finding then says so and does not object."""
-    changes = seen.evidence.changes
+    changes = case.evidence.changes
     troubles = [
         f"{change.host}: {text}" for change in changes for text in change.troubles
     ]
     watched = sorted({place for change in changes for place in change.watched})
-    saw = (
-        f"{len(changes)} node(s), as {' and '.join(watched)} say"
-        if watched
-        else _HIDDEN
-    )
+    saw = _HIDDEN
+    if watched:
+        saw = f"{len(changes)} node(s), as {' and '.join(watched)} say"
+    if not troubles:
+        return _CONNECTIONS.ok(saw)
     more = f"; {len(troubles)} in all" if len(troubles) > 1 else ""
-    return rule("G20 connections").unless(
-        saw, *(f"{trouble}{more}" for trouble in troubles)
-    )
+    return _CONNECTIONS.invalid(f"{troubles[0]}{more}")
 
 
 #: Share of a core that iperf3 may use: above it the core may be the limit.
 _MOST_OF_A_CORE: Final = 0.95
-
+#: Bytes that a node's interface counted, headers included.
+_WIRE: Final = Tolerance(0.02)
 #: Share of what an interface counted that may be others', beside the headers of small frames (5 %).
-_MOST_OF_OTHERS: Final = Tolerance(1 - 1 / 1.15)
+_OTHERS: Final = Tolerance(1 - 1 / 1.15)
+
+_STREAMS: Final = Guard(
+    "G26 streams",
+    "at each end of a stream between nodes, the network interface counts the bytes that the tool reports, and at most 15 % "
+    "more",
+    "Name the interface of the storage network in extras.interface, and measure when others do not use it",
+    "a: the streams took the slow management network",
+    "four hosts",
+    but="or CONTAMINATED",
+    demands="the bytes of the streams on the interface, no others, and a core to spare",
+    more=f"No processor limits a stream: iperf3 uses at most {_MOST_OF_A_CORE:.0%} of the cores for which it has threads.",
+)
 
 
-def streams(seen: PhaseView) -> Finding | None:
-    every: list[Any] = [o.parameters for o in seen.outputs if o.tool == "iperf3"]
+def streams(phase: PhaseView) -> Finding | None:
+    """Return G26 for streams of iperf3."""
+    every: list[Any] = [out.parameters for out in phase.outputs if out.tool == "iperf3"]
     if not every:
         return None
-    claims = []
-    for wire in (wire for parameters in every for wire in parameters["wires"]):
-        saw = f"the interface counted {format_bytes(wire.counted)}"
-        words = (
-            WIRE.most(f"{saw}: the stream took another way", wire.counted),
-            _MOST_OF_OTHERS.least(
-                f"{saw}: others used it", wire.counted - wire.beside, shared=True
-            ),
-        )
-        end = f"{wire.turn}, {wire.way} by {wire.host}"
-        claimed = format_bytes(wire.claimed)
-        claims.append(
-            ReportedFigure(f"{end}: iperf3 says {claimed}", wire.claimed, words)
-        )
-    cores = max(parameters["cores"] for parameters in every)
+    figures, cores = [], 0.0
+    for parameters in every:
+        cores = max(cores, parameters["cores"])
+        for wire in parameters["wires"]:
+            saw = f"the interface counted {format_bytes(wire.counted)}"
+            most = _WIRE.most(f"{saw}: the stream took another way", wire.counted)
+            beside = wire.counted - wire.beside
+            least = _OTHERS.least(f"{saw}: others used it", beside, shared=True)
+            says = f"{wire.turn}, {wire.way} by {wire.host}: iperf3 says {format_bytes(wire.claimed)}"
+            figures.append(ReportedFigure(says, wire.claimed, (most, least)))
     fine = (
-        f"{len(claims)} end(s) counted what iperf3 says, with {cores:.0%} of its cores"
+        f"{len(figures)} end(s) counted what iperf3 says, with {cores:.0%} of its cores"
     )
-    finding = settle("G26 streams", [claims], fine=fine)
-    if finding.saw == fine and cores > _MOST_OF_A_CORE:
-        return rule("G26 streams", "cores", most=_MOST_OF_A_CORE).invalid(
+    finding = settle(_STREAMS, [figures], fine=fine)
+    if finding.outcome is Outcome.OK and cores > _MOST_OF_A_CORE:
+        guard = _STREAMS.saying(
+            f"at most {_MOST_OF_A_CORE:.0%} of each core",
+            "Use iperf3 3.16 or later, which has a thread for each connection, and more tasks_per_node",
+        )
+        return guard.invalid(
             f"iperf3 used {cores:.0%} of its cores: the figure may be the limit of a core"
         )
     return finding

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from iogauge.core.units import format_bytes
 from iogauge.evidence.times import files_changed
 from iogauge.guards.agreement import ReportedFigure, Tolerance, settle
 from iogauge.guards.figures import within
-from iogauge.guards.finding import Finding
-from iogauge.guards.rules import rule
+from iogauge.guards.finding import Finding, Guard, Outcome
 from iogauge.guards.views import (
     LEAST_FILES,
     PAGE,
@@ -22,7 +22,6 @@ from iogauge.guards.views import (
 )
 from iogauge.node.counters import Reading
 from iogauge.node.kinds import SYNCHRONOUS
-from iogauge.node.mounts import option
 
 #: Bytes on a node that count as no load: journals, logs, occasional writes of the system itself.
 FOREIGN_BYTES: Final = 16 << 20
@@ -38,190 +37,286 @@ _ACTIVE: Final = 0.5
 #: Files that come and go on the target at least, of all that a disturber makes and removes.
 _FEWEST_FILES: Final = 10
 
+_LOCK: Final = Guard(
+    "G19 lock",
+    "the case held the target's lock before it looked at the free space, and until its directory was removed",
+    "Run when the other session has ended, or raise limits.lock_wait. If it is dead, run: iogauge clean",
+    "a: two sessions started at once on one target",
+    "ext4, Lustre 2.17",
+    Outcome.CONTAMINATED,
+    limit="`limits.lock_wait` 10 min ([safety](safety.md#one-case-at-a-time))",
+    demands="one case at a time on a target",
+    more="No other case on its first node used the disks of the target meanwhile, unless `limits.max_foreign` is above 50 % or "
+    "the site names a lock. A case that does not get all this within `limits.lock_wait` measures nothing.",
+)
 
-def foreign_files(seen: PhaseView) -> Finding | None:
+
+def exclusive(case: CaseView) -> Finding:
+    """Return G19 for the lock of the target."""
+    evidence = case.evidence
+    fine = "the lock of the target was held throughout"
+    return _LOCK.unless(fine, evidence.occupied, evidence.lost)
+
+
+_NEIGHBOURS: Final = Guard(
+    "G19 neighbours",
+    "no other case of this suite was on the target, as far as the suite's directory on the target can be read",
+    "Wait for the other session. If partitions share a target, use --exec-policy=serial. If the session is dead, run: "
+    "iogauge clean",
+    "a: five partitions without target.lock on one file system ran at once",
+    "ext4, Lustre 2.17",
+    Outcome.CONTAMINATED,
+    demands="one case at a time on a target",
+)
+
+
+def neighbours(case: CaseView) -> Finding:
+    """Return G19 for other cases of this suite."""
+    others = (f"{name} was there too" for name in case.evidence.neighbours)
+    return _NEIGHBOURS.unless("no other case on the target", *others)
+
+
+_FILES: Final = Guard(
+    "G19 files of others",
+    "while a tool makes files, the inodes in use change by as many files, within 10 %",
+    "Run when others neither make nor remove files on the target. If nobody does, the tool's files lay elsewhere",
+    "a: another user unpacked an archive meanwhile",
+    "ext4, XFS, overlay",
+    Outcome.CONTAMINATED,
+    but="or INVALID",
+    limit="`limits.max_foreign` 10 %",
+    more=f"The same holds on ext2 to ext4 if it removes files. If {LEAST_FILES:,} new files or more are missing, the case is "
+    "INVALID: they may lie elsewhere. A smaller lack on ext2 to ext4, in more than half of the executions, is CONTAMINATED. "
+    f"ext2 to ext4, XFS and an overlay on them count inodes. Fewer than {LEAST_FILES:,} files too many are ignored.",
+)
+
+
+def foreign_files(phase: PhaseView) -> Finding | None:
     """Return G19 for phases that make or remove files on a file system of one node, if somebody counted files there."""
-    case, claims = seen.case, []
+    case, figures = phase.case, list[ReportedFigure]()
     share = Tolerance(case.extras.limits.max_foreign)
-    for one in seen.executions:
-        made = one.files_changed if one.testimony.complete else None
-        changed = files_changed(case.evidence.activity, made[0]) if made else None
-        if made and changed is not None and abs(made[1]) >= LEAST_FILES:
-            files, done = abs(made[1]), "made" if made[1] > 0 else "removed"
-            if done == "removed" and not case.kind.frees:
-                continue
-            saw = f"the inodes in use changed by {changed} meanwhile"
-            # Others may remove files too, and make some while a tool removes its own.
-            theirs = done == "removed" or abs(files - changed) < LEAST_FILES
-            most = share.most(saw, changed, shared=theirs, often=theirs)
-            words = (most, share.least(saw, changed, shared=True))
-            # XFS tells a part of what happens later.
-            lacks = case.kind.frees and changed < files
-            few = abs(files - changed) < LEAST_FILES and not lacks
-            says = f"{files} file(s) were {done}, as the tool says"
-            claims.append(ReportedFigure(says, files, () if few else words))
-    if not claims or len({view.cache_id for view in case.evidence.views}) != 1:
+    if len({view.cache_id for view in case.evidence.views}) != 1 or share.share >= 1:
         return None
-    fine = "the inodes in use agree with the tool"
-    each = [[claim] for claim in claims]
-    return settle("G19 files of others", each, fine=fine, limit=share.share)
+    for execution in phase.executions:
+        made = execution.files_changed
+        if made is None or not execution.counts.complete:
+            continue
+        files, removed = abs(made[1]), made[1] < 0
+        changed = files_changed(case.evidence.activity, made[0])
+        if changed is None or files < LEAST_FILES or (removed and not case.kind.frees):
+            continue
+        few = abs(files - changed) < LEAST_FILES
+        says = (
+            f"{files} file(s) were {'removed' if removed else 'made'}, as the tool says"
+        )
+        # XFS counts a part of what happens later.
+        if few and not (case.kind.frees and changed < files):
+            figures.append(ReportedFigure(says, files))
+            continue
+        saw = f"the inodes in use changed by {changed} meanwhile"
+        # Others may remove files too, and make some while a tool removes its own.
+        theirs = removed or few
+        most = share.most(saw, changed, shared=theirs, often=theirs)
+        least = share.least(saw, changed, shared=True)
+        figures.append(ReportedFigure(says, files, (most, least)))
+    if not figures:
+        return None
+    guard = _FILES.saying(
+        f"the inodes in use change by the files of the tool, within {share.share:.0%}"
+    )
+    executions = [[figure] for figure in figures]
+    return settle(guard, executions, fine="the inodes in use agree with the tool")
 
 
-def foreign_load(seen: CaseView) -> Finding:
+@dataclass(frozen=True, slots=True)
+class _Foreign:
+    """The share of what was counted that is others', and what that is, in words."""
+
+    share: float
+    saw: str
+    #: Whether the client of NFS may have read that itself, once more after each lock.
+    own_again: bool = False
+
+
+_LOAD: Final = Guard(
+    "G19 foreign load",
+    "at most 10 % of the bytes that the nodes counted during the judged phases are those of others",
+    "Run while nobody else uses the target, or request exclusive nodes",
+    "a: dd and cat of another user beside the case, 45 % and 33 % of the bytes",
+    "ext4, XFS, btrfs, GlusterFS, NFS, Lustre 2.17",
+    Outcome.CONTAMINATED,
+    limit="`limits.max_foreign` 10 %",
+    more=f"A phase that reads stands for itself, too: at most 10 % of its bytes were read by others. Less than "
+    f"{FOREIGN_BYTES >> 20} MiB are ignored, unless all transfers of the case are direct and below {SMALL_REQUEST >> 10} KiB. "
+    "Then at most 10 % of the bytes and of the requests on the devices are those of others, and less than "
+    f"{FOREIGN_REQUESTS} requests are ignored. A limit above 50 % gives a remark. On NFS a client that locks (MPI-IO) drops "
+    "its pages and reads them again: that is a remark.",
+)
+
+
+def foreign_load(case: CaseView) -> Finding:
     """Return G19: what the counters under the mount counted for all programs on the nodes against what the tasks moved.
 
     Fewer bytes than the tasks moved are no load: there was a cache. A phase that reads also stands for itself, if others
     read meanwhile. What is written may reach the devices in a later phase, and writing may need reads of the kernel's own.
     """
-    every = [
-        one
-        for phase in seen.phases
-        if phase.phase.witnessed
-        and phase.access.direction != "elsewhere"
-        and not phase.phase.within
-        for one in phase.executions
-    ]
-    share, said = _foreign(seen, every)
-    for name in [
-        one.phase.name for one in seen.phases if one.access.direction == "read"
-    ]:
-        of_phase = [one for one in every if one.seen.phase.name == name]
-        reads, of_reads = _foreign(seen, of_phase, reads_alone=True)
-        if reads > max(share, seen.extras.limits.max_foreign):
-            share, said = reads, f"in {name} {of_reads}"
-    return within("G19 foreign load", seen, "max_foreign", share, said)
+    every, limit = list[Execution](), case.extras.limits.max_foreign
+    reading = list[PhaseView]()
+    for phase in case.phases:
+        if phase.access.direction == "read":
+            reading.append(phase)
+        judged = phase.phase.witnessed and not phase.phase.within
+        if judged and phase.access.direction != "elsewhere":
+            every += phase.executions
+    worst = _foreign(case, every)
+    for phase in reading:
+        own = [run for run in every if run.view.phase.name == phase.phase.name]
+        reads = _foreign(case, own, reads_alone=True)
+        if reads.share > max(worst.share, limit):
+            saw = f"in {phase.phase.name} {reads.saw}"
+            worst = _Foreign(reads.share, saw, reads.own_again)
+    guard = _LOAD.saying(f"at most {limit:.0%} of the bytes moved by others")
+    if worst.own_again and worst.share > limit:
+        return guard.warn(
+            f"{worst.saw}: others, or this client of NFS, which reads again after each lock of MPI-IO"
+        )
+    return within(guard, case, "max_foreign", worst.share, worst.saw)
 
 
 def _foreign(
-    seen: CaseView, executions: Sequence[Execution], reads_alone: bool = False
-) -> tuple[float, str]:
-    """Return the share of what was counted in some executions that is others', and what that is, in words.
-
-    An execution without all of its witnesses says nothing.
-    """
-    own, counted, heard = Reading(), Reading(), False
-    for one in executions:
-        moved = one.testimony.counted(seen.shared_counters)
-        if moved is None or not one.testimony.complete:
+    case: CaseView, executions: Sequence[Execution], reads_alone: bool = False
+) -> _Foreign:
+    """Return what others moved in some executions. An execution of which counts are lost says nothing."""
+    own, counted, known, again = Reading(), Reading(), False, 0
+    for execution in executions:
+        moved = execution.counts.counted(case.shared_counters)
+        if moved is None or not execution.counts.complete:
             continue
-        heard = True
+        known = True
         counted += moved
-        mine = one.own()
-        own += Reading(mine.read, mine.written, _requests(one, mine)) + _beside(one)
-    if not heard or not (seen.traits.accounts or seen.on_network):
-        return 0.0, "no counter can be compared with the tasks' bytes"
-    own = Reading(own.read, round(own.written * seen.copies[1]), own.requests)
-    # Containers of one kernel over one mount count the same bytes.
-    distinct = {change.cache_id: change for change in seen.evidence.changes}.values()
-    foreign = max(0, counted.read - own.read)
-    foreign += 0 if reads_alone else max(0, counted.written - own.written)
+        mine = execution.own()
+        if execution.output.parameters.get("api") not in (None, "POSIX"):
+            again += mine.read
+        requests = _requests(execution, mine)
+        own += Reading(mine.read, mine.written, requests) + _beside(execution)
+    if not known or not (case.traits.accounts or case.on_network):
+        return _Foreign(0.0, "no counter can be compared with the tasks' bytes")
+    read = max(0, counted.read - own.read)
+    written = max(0, counted.written - round(own.written * case.copies[1]))
+    foreign = read if reads_alone else read + written
     total = counted.read + counted.written
     share = foreign / total if total and foreign >= FOREIGN_BYTES else 0.0
-    who = f"others on {len(distinct) or seen.plan.nodes} node(s)"
-    said = f"{who} moved {format_bytes(foreign)} of {format_bytes(total)}"
+    # Containers of one kernel over one mount count the same bytes.
+    distinct = {change.cache_id for change in case.evidence.changes}
+    saw = (
+        f"others on {len(distinct) or case.plan.nodes} node(s) moved {format_bytes(foreign)} of "
+        f"{format_bytes(total)}"
+    )
     if own.requests is not None and counted.requests:
         theirs = max(0, counted.requests - own.requests)
-        said += f" with {theirs} of {counted.requests} requests"
+        saw += f" with {theirs} of {counted.requests} requests"
         if total and theirs >= FOREIGN_REQUESTS:
             # A few large requests are little load, and so are many small ones with hardly a byte.
             share = max(share, min(foreign / total, theirs / counted.requests))
-    return share, f"{said} ({share:.0%})"
+    relocked = case.on_nfs and read <= again and foreign - read < FOREIGN_BYTES
+    return _Foreign(share, f"{saw} ({share:.0%})", relocked)
 
 
-def _requests(one: Execution, own: Reading) -> int | None:
+def _requests(execution: Execution, own: Reading) -> int | None:
     """Return the requests that moved the tasks' own bytes; None unless all are small.
 
     A direct transfer is one request, if it is not copied.
     """
-    sizes = {phase.transfer_bytes or 0 for phase in one.output.phases}
-    direct = (
-        one.seen.moves_data and one.seen.access.o_direct and not one.output.disturber
-    )
-    if not direct or not sizes or not 0 < min(sizes) <= max(sizes) < SMALL_REQUEST:
+    view, output = execution.view, execution.output
+    if not view.moves_data or not view.access.o_direct or output.disturber:
         return None
-    return (own.read + round(own.written * one.case.copies[1])) // min(sizes)
+    sizes = {phase.transfer_bytes or 0 for phase in output.phases} or {0}
+    if min(sizes) <= 0 or max(sizes) >= SMALL_REQUEST:
+        return None
+    written = round(own.written * execution.case.copies[1])
+    return (own.read + written) // min(sizes)
 
 
-def _beside(one: Execution) -> Reading:
+def _beside(execution: Execution) -> Reading:
     """Return the bytes that an execution may move beside its data."""
-    seen, case, output = one.seen, one.case, one.output
-    beside = [output.disturber.phase] if output.disturber else []
-    phases = [phase for phase in (*output.phases, *beside) if phase.operations]
+    view, case, output = execution.view, execution.case, execution.output
+    phases = [phase for phase in output.phases if phase.operations]
+    if output.disturber and output.disturber.phase.operations:
+        phases.append(output.disturber.phase)
     if case.traits.accounts:
-        each, share = case.kind.journal, case.kind.beside
-        mounts = [view.mount for view in case.evidence.views if view.mount]
-        if any(option(mount, "sync|dirsync|wsync") for mount in mounts):
+        each, share, written = case.kind.journal, case.kind.beside, 0
+        if case.mounted_with("sync|dirsync|wsync"):
             each, share = SYNCHRONOUS, math.inf
-        written = (
-            round(min(each * (p.operations or 0), share * (p.bytes_moved or math.inf)))
-            for p in phases
-            if p.name not in _WRITES_NOTHING
-        )
-        return Reading(0, sum(written))
-    more = Reading(output.beside.get("read", 0), output.beside.get("write", 0))
-    if seen.access.o_direct:
-        return more
+        for phase in phases:
+            if phase.name not in _WRITES_NOTHING:
+                most = share * (phase.bytes_moved or math.inf)
+                written += round(min(each * (phase.operations or 0), most))
+        return Reading(0, written)
+    beside = Reading(output.beside.get("read", 0), output.beside.get("write", 0))
+    if view.access.o_direct:
+        return beside
     # A client of a network moves whole pages, and reads ahead, on nobody's account.
-    small = all((phase.transfer_bytes or 0) < READ_AHEAD for phase in phases)
-    ends = 2 * sum(phase.operations or 0 for phase in phases) if small else 0
-    read = one.claimed("read") or 0
-    left = max(0, case.plan.held_bytes - read) if read else 0
-    ahead = min(left, case.plan.tasks * READ_AHEAD_OF_NETWORK)
-    return Reading(ends * READ_AHEAD + ahead, ends * PAGE) + more
+    ends = 2 * sum(phase.operations or 0 for phase in phases)
+    if not all((phase.transfer_bytes or 0) < READ_AHEAD for phase in phases):
+        ends = 0
+    read, ahead = execution.reported("read") or 0, 0
+    if read:
+        left = max(0, case.plan.held_bytes - read)
+        ahead = min(left, case.plan.tasks * READ_AHEAD_OF_NETWORK)
+    return Reading(ends * READ_AHEAD + ahead, ends * PAGE) + beside
 
 
-def neighbours(seen: CaseView) -> Finding:
-    others = (f"{one} was there too" for one in seen.evidence.neighbours)
-    return rule("G19 neighbours").unless("no other case on the target", *others)
+_ON_PURPOSE: Final = Guard(
+    "G19 load on purpose",
+    "a load that the case adds on purpose begins before the measurement and ends after it",
+    "The disturber did not cause this loss. Read fio's output of the job 'disturber' in the stage directory, and look for a "
+    "wrapper of fio",
+    "a: the disturber ended early on a small disk, and nothing was disturbed",
+    "ext4",
+    demands=f"a disturber from the first to the last measured second, at work in {_ACTIVE:.0%} of its half-seconds",
+    more="It finishes an operation in at least half of its half-seconds. Its bytes do not count as load of others. If it runs "
+    "on other nodes, and the job was busy for so long that it may have begun too late, you get a remark. If it makes "
+    f"files, the inodes in use change by {_FEWEST_FILES} or more, if the file system counts them.",
+)
 
 
-def exclusive(seen: CaseView) -> Finding:
-    fine = "the lock of the target was held throughout"
-    return rule("G19 lock").unless(fine, seen.evidence.occupied, seen.evidence.lost)
-
-
-def on_purpose(seen: PhaseView) -> Finding | None:
+def on_purpose(phase: PhaseView) -> Finding | None:
     """Return G19 for phases beside which the target is loaded on purpose."""
-    if seen.phase.beside is None:
+    if phase.phase.beside is None:
         return None
-    demanded = rule("G19 load on purpose", active=_ACTIVE)
-    ran = [
-        (one, d, d.phase.seconds)
-        for one in seen.executions
-        if (d := one.output.disturber)
-    ]
-    if missing := len(seen.outputs) - len(ran):
-        return demanded.invalid(
-            f"{missing} of {len(seen.outputs)} execution(s) without a disturber"
+    ran = [run for run in phase.executions if run.output.disturber]
+    missing = len(phase.outputs) - len(ran)
+    if missing:
+        return _ON_PURPOSE.invalid(
+            f"{missing} of {len(phase.outputs)} execution(s) without a disturber"
         )
-    lead = min(d.lead_s for _, d, _ in ran)
-    after = min(
-        took - d.lead_s - sum(p.seconds for p in one.output.phases)
-        for one, d, took in ran
-    )
-    active = min(d.active for _, d, _ in ran)
+    lead, after, active, late, changed = math.inf, math.inf, 1.0, 0.0, math.inf
+    for execution in ran:
+        disturber = execution.output.disturber
+        assert disturber is not None
+        took, lead_s = disturber.phase.seconds, disturber.lead_s
+        measured = sum(part.seconds for part in execution.output.phases)
+        lead, active = min(lead, lead_s), min(active, disturber.active)
+        after = min(after, took - lead_s - measured)
+        # Other nodes have no common clock: all that the phase took beside the disturber's own seconds may lie before its begin.
+        run = execution.run(phase.phase)
+        waited = run.ended - run.started - took if run else 0.0
+        if waited >= lead_s:
+            late = max(late, waited)
+        if phase.phase.beside == "metadata" and execution.span:
+            count = files_changed(phase.case.evidence.activity, execution.span)
+            changed = min(changed, math.inf if count is None else count)
     saw = (
         f"it began {lead:.2f} s before the measurement, ended {after:.2f} s after it, and was at work in {active:.0%} "
         "of its half-seconds"
     )
-    # How many files came and went beside each execution, if the disturber makes any and they are counted.
-    looks = seen.case.evidence.activity if seen.phase.beside == "metadata" else ()
-    counts = [files_changed(looks, one.span) for one in seen.executions if one.span]
-    changed = min((n for n in counts if n is not None), default=_FEWEST_FILES)
     if changed < _FEWEST_FILES:
-        return demanded.invalid(
+        return _ON_PURPOSE.invalid(
             f"{saw}; meanwhile {changed} file(s) came or went on the target, so its own lay elsewhere"
         )
     in_time = lead > 0 and after >= 0 and active >= _ACTIVE
-    # Other nodes have no common clock: all that the phase took beside the disturber's own seconds may lie before its begin.
-    late = [
-        (run.ended - run.started - took, d.lead_s)
-        for one, d, took in ran
-        if (run := one.run(seen.phase))
-    ]
-    worst = max((by for by, lead_s in late if by >= lead_s), default=0.0)
-    if in_time and worst and seen.case.plan.nodes > 1:
-        return demanded.warn(
-            f"{saw}; on its nodes it may have begun up to {worst:.2f} s later"
+    if in_time and late and phase.case.plan.nodes > 1:
+        return _ON_PURPOSE.warn(
+            f"{saw}; on its nodes it may have begun up to {late:.2f} s later"
         )
-    return demanded.decide(in_time, saw)
+    return _ON_PURPOSE.decide(in_time, saw)

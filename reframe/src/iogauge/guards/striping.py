@@ -15,22 +15,21 @@ from iogauge.evidence.model import (
     on_metadata_targets_in,
     passed_on_in,
 )
-from iogauge.guards.finding import Finding, Outcome
+from iogauge.guards.finding import Finding, Guard, Outcome
 from iogauge.guards.preflight import stripes_against_size
-from iogauge.guards.rules import rule
 from iogauge.guards.views import CaseView
 from iogauge.node.lustre.layout import FileLayout, Layouts, Part, last_with_data
 from iogauge.node.lustre.request import Layout
 
 
-def _unlike(request: Layout, file: FileLayout, active: int) -> str | None:
-    """Return how a file's layout differs from the requested layout, or None if it does not."""
+def _unlike(request: Layout, file: FileLayout, active: int) -> str:
+    """Return how a file's layout differs from the requested layout; empty if it does not."""
     if request.begins_on_metadata and file.parts[0].pattern != "mdt":
         return f"has its first bytes in {file.parts[0]}"
-    last = next(
-        (one for one in reversed(file.instantiated) if one.pattern != "mdt"),
-        file.parts[-1],
-    )
+    last = file.parts[-1]
+    for part in file.instantiated:
+        if part.pattern != "mdt":
+            last = part
     if request.pool is not None and last.pool != request.pool:
         return f"is in pool {last.pool or 'none'}"
     parts = file.parts if file.composite else ()
@@ -41,11 +40,11 @@ def _unlike(request: Layout, file: FileLayout, active: int) -> str | None:
         if part.end_bytes != want.end_bytes:
             return f"has component {number} up to {part.end_bytes}"
     # A plain layout is its own only component.
-    if differs := _other_stripes(request, parts[-1] if parts else file.last, active):
-        return differs
-    if request.start is not None and file.last.objects[:1] != (request.start,):
+    differs = _other_stripes(request, parts[-1] if parts else file.last, active)
+    elsewhere = file.last.objects[:1] != (request.start,)
+    if not differs and request.start is not None and elsewhere:
         return f"starts on target {file.start}"
-    return None
+    return differs
 
 
 def _other_stripes(want: Layout, part: Part, active: int) -> str:
@@ -53,10 +52,10 @@ def _other_stripes(want: Layout, part: Part, active: int) -> str:
     no objects.
     """
     count = want.stripe_count
-    if count is not None and part.stripe_count not in (
-        count,
-        active if count == -1 else count,
-    ):
+    counts = [count, part.stripe_count if count is None else count]
+    if count == -1:
+        counts.append(active)
+    if part.stripe_count not in counts:
         return f"has {part.stripe_count} stripe(s)"
     if want.stripe_bytes not in (None, part.stripe_bytes):
         return f"has stripes of {part.stripe_bytes} bytes"
@@ -70,42 +69,58 @@ def _active(case: CaseView) -> list[int]:
     return [target.index for target in usable if target.active]
 
 
-def layout(seen: tuple[CaseView, Striping]) -> Finding:
+_LAYOUT: Final = Guard(
+    "G10 layout",
+    "every file has the requested stripe count, size, pool and start, and every pinned file lies on its storage target",
+    "Compare the layout with the active targets and the pool: lfs df, lfs getstripe. A recreated file loses its layout",
+    "a: somebody else's setstripe in mid-run",
+    "Lustre 2.17",
+    but="or a remark",
+    limit="`target.pool`",
+    more="If a pool is requested, all targets of the file belong to it. Each file's layout is read after the last write, "
+    "because `lfs setstripe -c 99` on four targets exits with 0 and gives four. If the case asks for no layout, the finding "
+    "reports the layouts; several different layouts give a remark.",
+)
+
+
+def layout(repetition: tuple[CaseView, Striping]) -> Finding:
     """Return G10. Files, or directories with all files in them, may be pinned to a target: each must have a file. A file that
     is not pinned must be as the case asks.
     """
-    (case, striping), noted = seen, seen[1].noted
-    request, placed = case.plan.layout, striping.placed
-    demands = [" ".join(["lfs setstripe", *request.arguments()])] if request else []
-    demands += [f"{len(placed)} file(s) pinned to a storage target"] if placed else []
-    demanded = rule(
-        "G10 layout", wanted=", ".join(demands) or "the layout of every file"
-    )
-    otherwise = None if demands else Outcome.WARN
+    case, striping = repetition
+    noted, placed, request = striping.noted, striping.placed, case.plan.layout
+    demands = []
+    if request:
+        demands.append(" ".join(["lfs setstripe", *request.arguments()]))
+    if placed:
+        demands.append(f"{len(placed)} file(s) pinned to a storage target")
+    guard = _LAYOUT.saying(", ".join(demands) or "the layout of every file")
+    otherwise = Outcome.INVALID if demands else Outcome.WARN
     if noted.problem or not noted.files:
         why = f"not answered: {noted.problem}" if noted.problem else "no file was found"
-        return demanded.decide(False, why, otherwise)
+        return guard.found(otherwise, why)
     if not demands:
         kinds = Counter(map(str, noted.files)).most_common()
-        texts = [f"{count} with {kind}" for kind, count in kinds[:3]]
-        more = [f"{len(kinds) - 3} other layouts"] if len(kinds) > 3 else []
-        saw = f"{_files(noted)}: {', '.join([*texts, *more])}"
-        return demanded.decide(len(kinds) == 1, saw, otherwise)
+        shown = [f"{count} with {kind}" for kind, count in kinds[:3]]
+        if len(kinds) > 3:
+            shown.append(f"{len(kinds) - 3} other layouts")
+        saw = f"{_files(noted)}: {', '.join(shown)}"
+        return guard.decide(len(kinds) == 1, saw, otherwise)
     wrong = _not_as_asked(request, placed, noted, _active(case))
-    more_than = f"{len(wrong)} of {max(len(noted.files), len(wrong))} are not as asked"
-    return demanded.unless(
-        f"{_files(noted)} as asked", *(f"{one}; {more_than}" for one in wrong)
-    )
+    if wrong:
+        of = max(len(noted.files), len(wrong))
+        return guard.invalid(f"{wrong[0]}; {len(wrong)} of {of} are not as asked")
+    return guard.ok(f"{_files(noted)} as asked")
 
 
 def _files(noted: Layouts) -> str:
     """Return how many files were looked at, and what a sample proves (the rule of three)."""
-    seen = len(noted.files)
-    if seen == noted.total:
-        return f"{seen} file(s)"
+    count = len(noted.files)
+    if count == noted.total:
+        return f"{count} file(s)"
     return (
-        f"{seen} of {noted.total} files, chosen at random (seed {noted.seed}; what none of them shows, "
-        f"fewer than {3 / seen:.1%} of all do, with 95 % confidence)"
+        f"{count} of {noted.total} files, chosen at random (seed {noted.seed}; what none of them shows, "
+        f"fewer than {3 / count:.1%} of all do, with 95 % confidence)"
     )
 
 
@@ -116,85 +131,117 @@ def _not_as_asked(
     usable: Collection[int],
 ) -> list[str]:
     """Return what is wrong with each file, and each pinned name without a file."""
-    wrong: list[str] = []
-    pinned: set[str] = set()
-    in_pool = request is not None and request.pool is not None
+    wrong, pinned = list[str](), set[str]()
     for file in noted.files:
-        parts = file.path.split("/")
-        above = ("/".join(parts[: i + 1]) for i in range(len(parts)))
-        name = next((path for path in above if path in placed), None)
-        if name is not None:
+        parts, name = file.path.split("/"), ""
+        for length in range(len(parts), 0, -1):
+            above = "/".join(parts[:length])
+            name = above if above in placed else name
+        if name:
             pinned.add(name)
             if file.osts != (placed[name],):
                 where = ", ".join(map(str, file.osts)) or "none"
                 wrong.append(
                     f"{file.path} is on target {where} instead of {placed[name]}"
                 )
-        elif request is None:
+            continue
+        if request is None:
             wrong.append(f"{file.path} was not pinned to a target")
-        elif differs := _unlike(request, file, len(usable)):
+            continue
+        differs = _unlike(request, file, len(usable))
+        outside = [ost for ost in file.osts if ost not in usable]
+        if request.pool is not None and outside and not differs:
+            differs = f"is on target {outside[0]}, which is not in the pool"
+        if differs:
             wrong.append(f"{file.path} {differs}")
-        elif in_pool and (foreign := [ost for ost in file.osts if ost not in usable]):
-            wrong.append(
-                f"{file.path} is on target {foreign[0]}, which is not in the pool"
-            )
     if len(noted.files) == noted.total:
-        wrong += [
-            f"{name} was pinned and holds no file"
-            for name in placed
-            if name not in pinned
-        ]
+        lacking = [name for name in placed if name not in pinned]
+        wrong += [f"{name} was pinned and holds no file" for name in lacking]
     return wrong
 
 
-def passed_on(seen: CaseView) -> Finding | None:
+_PASSED_ON: Final = Guard(
+    "G10 passed on",
+    "the default layout that the target passes on to new files is known, and so are its metadata targets",
+    "Ask on this node: getfattr -n lustre.lov, lfs getdirstripe",
+    "a: lfs did not answer in time on a busy node",
+    "Lustre 2.17",
+    Outcome.WARN,
+    demands="the default layout and the metadata targets of the target's directory",
+    more="A change of either starts a new series.",
+)
+
+
+def passed_on(case: CaseView) -> Finding | None:
     """Return G10 on Lustre for the default that the target passes on, and for its metadata targets."""
-    told, demanded = seen.evidence.passed_on, rule("G10 passed on")
-    return (
-        demanded.unless("both were answered", "; ".join(told.unanswered))
-        if told
-        else None
-    )
+    directory = case.evidence.passed_on
+    if directory is None:
+        return None
+    return _PASSED_ON.unless("both were answered", "; ".join(directory.unanswered))
 
 
-def directories(seen: CaseView) -> Finding | None:
+_DIRECTORIES: Final = Guard(
+    "G10 directories",
+    "IO500's directories have the layouts that the site asks for",
+    "Compare the layouts with the active targets and the pool: lfs df, lfs getstripe -d",
+    "a: a stripe count above the number of targets",
+    "Lustre 2.17",
+    but="or a remark",
+    limit="`io500.striping`",
+    more="The job reads them before IO500 starts. It cannot read the layouts of the files, because IO500 removes them itself. "
+    "For a directory without a requested layout, the finding reports the layout that it has.",
+)
+
+
+def directories(case: CaseView) -> Finding | None:
     """Return G10 for a tool that makes its files in directories with layouts of their own."""
-    asked, outputs = seen.plan.directories, seen.evidence.outputs
+    asked, outputs = case.plan.directories, case.evidence.outputs
     if not asked:
         return None
     found, unanswered = passed_on_in(outputs), dict[str, str]()
     for output in outputs.get(DIRECTORIES_READ, ()):
         unanswered.update(output.parameters["unanswered"])  # type: ignore[call-overload]
-    active = sum(target.active for target in seen.targets)
+    active = sum(target.active for target in case.targets)
     wanted = [
-        f"{name}: {' '.join(layout.arguments())}"
-        for name, layout in asked.items()
-        if layout
+        f"{name}: {' '.join(request.arguments())}"
+        for name, request in asked.items()
+        if request
     ]
-    demanded = rule(
-        "G10 directories",
-        wanted="; ".join(wanted) or "the layouts of IO500's directories",
+    guard = _DIRECTORIES.saying(
+        "; ".join(wanted) or "the layouts of IO500's directories"
     )
     for name, request in asked.items():
         if name in unanswered or name not in found:
-            saw = f"{name}: {unanswered.get(name, 'nobody read its layout')}"
-            return demanded.decide(
-                False, saw, Outcome.WARN if request is None else None
-            )
-        told = found[name]
-        of_pool = told and request and request.pool in (None, told.last.pool)
-        if request and not (
-            told and of_pool and not _other_stripes(request, told.last, active)
-        ):
-            return demanded.invalid(f"{name} has {told or 'no layout of its own'}")
-    return demanded.ok("; ".join(f"{name}: {found[name] or 'none'}" for name in asked))
+            why = unanswered.get(name, "nobody read its layout")
+            outcome = Outcome.WARN if request is None else Outcome.INVALID
+            return guard.found(outcome, f"{name}: {why}")
+        own = found[name]
+        if request is None:
+            continue
+        as_asked = own and request.pool in (None, own.last.pool)
+        if not own or not as_asked or _other_stripes(request, own.last, active):
+            return guard.invalid(f"{name} has {own or 'no layout of its own'}")
+    return guard.ok("; ".join(f"{name}: {found[name] or 'none'}" for name in asked))
 
 
-def components(seen: tuple[CaseView, Striping]) -> Finding | None:
+_COMPONENTS: Final = Guard(
+    "G10 components",
+    "in a progressive layout, the finding names the component that holds the measured bytes",
+    "To measure one layout, set a plain layout on the target (lfs setstripe -c N DIR), or use larger files",
+    "a: the site's default layout had three components, and the bytes lay in all",
+    "Lustre 2.17",
+    Outcome.WARN,
+    demands="all bytes in one component, on storage targets",
+    more="If bytes lie in several components, or on metadata targets, you get a remark, because the figure does not belong to "
+    "a single layout. If the case asks for data with the metadata, all bytes must lie there.",
+)
+
+
+def components(repetition: tuple[CaseView, Striping]) -> Finding | None:
     """Return G10 for the components that hold the bytes; None if no bytes are known."""
-    asked = seen[0].plan.layout
-    held: Counter[Part] = Counter()
-    for file in seen[1].noted.files:
+    case, striping = repetition
+    asked, held = case.plan.layout, Counter[Part]()
+    for file in striping.noted.files:
         for part, size in file.held:
             held[replace(part, objects=())] += size
     if not held:
@@ -202,39 +249,58 @@ def components(seen: tuple[CaseView, Striping]) -> Finding | None:
     whole = held.total()
     there = {part.pattern == "mdt" for part in held}
     saw = "; ".join(
-        f"{size / whole:.0%} of {format_bytes(whole)} in the component from {format_bytes(part.begin_bytes)} on "
+        f"{held[part] / whole:.0%} of {format_bytes(whole)} in the component from {format_bytes(part.begin_bytes)} on "
         f"({part})"
-        for part, size in sorted(held.items(), key=lambda item: item[0].begin_bytes)
+        for part in sorted(held, key=lambda part: part.begin_bytes)
     )
-    if asked is not None and asked.begins_on_metadata:
-        return rule("G10 components", "metadata").decide(
-            there == {True}, saw, Outcome.INVALID
-        )
-    return rule("G10 components").decide(len(held) == 1 and there == {False}, saw)
+    if asked is None or not asked.begins_on_metadata:
+        return _COMPONENTS.decide(len(held) == 1 and there == {False}, saw)
+    guard = _COMPONENTS.saying(
+        "all bytes with the metadata",
+        "The servers may allow less there: lctl get_param lod.*.dom_stripesize (as root, on the metadata servers)",
+    )
+    return guard.decide(there == {True}, saw, Outcome.INVALID)
 
 
-def on_metadata_targets(seen: CaseView) -> Finding | None:
+_METADATA: Final = Guard(
+    "G10 metadata targets",
+    "the directories in which the tool made its files lie on the metadata targets that the case asks for",
+    "Compare topology.metadata_targets with lfs df -i, and the directories with lfs getdirstripe; the metadata servers must "
+    "allow it: lctl get_param mdt.*.enable_striped_dir mdt.*.enable_remote_dir",
+    "a: the servers gave fewer stripes than asked for",
+    "Lustre 2.17",
+    limit="`topology.metadata_targets`",
+    more="The job asks for their layout after the files were made. `lfs setdirstripe -D` promises nothing: it holds for new "
+    "directories alone, and the servers may give fewer stripes.",
+)
+
+
+def on_metadata_targets(case: CaseView) -> Finding | None:
     """Return G10 for the directories with files in each repetition; -1 stripes stand for all declared metadata targets."""
-    request, topology = seen.plan.directory_layout, seen.extras.topology
+    request, topology = case.plan.directory_layout, case.extras.topology
     if request is None:
         return None
-    every = topology.metadata_targets if topology else None
-    count = every if request.stripes == -1 else request.stripes
-    where = (
-        f"on metadata target {request.target}"
-        if request.target is not None
-        else f"over {count} metadata target(s)"
-    )
-    found = on_metadata_targets_in(seen.evidence.outputs)
-    lies = [(path, sorted(set(on))) for each in found for path, on in each.items()]
-    wrong = [
-        f"{path} lies on metadata target(s) {', '.join(map(str, on))}"
-        for path, on in lies
-        if (on != [request.target] if request.target is not None else len(on) != count)
-    ]
-    none = "" if found and all(found) else "no directory with files was found"
-    fine = f"{len(lies)} director(ies), each as asked"
-    return rule("G10 metadata targets", where=where).unless(fine, *wrong, none)
+    count: int | None = request.stripes
+    if count == -1:
+        count = topology.metadata_targets if topology else None
+    where = f"over {count} metadata target(s)"
+    if request.target is not None:
+        where = f"on metadata target {request.target}"
+    guard = _METADATA.saying(f"each directory with files {where}")
+    found, seen_in = on_metadata_targets_in(case.evidence.outputs), 0
+    for directories_of in found:
+        for path, targets in directories_of.items():
+            seen_in += 1
+            on = sorted(set(targets))
+            as_asked = len(on) == count
+            if request.target is not None:
+                as_asked = on == [request.target]
+            if not as_asked:
+                where = ", ".join(map(str, on))
+                return guard.invalid(f"{path} lies on metadata target(s) {where}")
+    if not found or not all(found):
+        return guard.invalid("no directory with files was found")
+    return guard.ok(f"{seen_in} director(ies), each as asked")
 
 
 #: Files on a target over the mean that give a remark, and share of the targets that must be hit.
@@ -245,6 +311,21 @@ _BY_CHANCE: Final = 1e-6
 #: Lustre weighs its targets by free space if that differs by more (qos_threshold_rr, 17 %).
 _WEIGHED: Final = 0.17
 
+_COVERAGE: Final = Guard(
+    "G11 coverage",
+    "if each process has a file, the files are spread over the targets no worse than chance would spread them",
+    "The file system chose the targets: lfs getstripe shows them. See whether a default layout names a start (lfs getstripe "
+    "-d DIR), or use more files",
+    "a: a default layout with a fixed start put all files on one target",
+    "Lustre 2.17",
+    but="or a remark",
+    demands=f"at least {_LEAST_HIT:g} x min(targets, files) targets with files, at most {_MOST_OVER_MEAN:g} x mean on one",
+    more=f"You get a remark if fewer than {_LEAST_HIT:g} x min(targets, files) of the targets are hit, or if one target has more "
+    f"than {_MOST_OVER_MEAN:g} x the mean number of files. The case is INVALID only if chance would make such a placement in "
+    "fewer than 1 of a million cases, the targets are about equally full, and the case drives the target to its limit or "
+    "asks for the layout. A shared file that asks for no layout should lie on all targets; otherwise you get a remark.",
+)
+
 
 def _likely(files: int, most: int, share: float) -> float:
     """Return how often, at most, chance puts ``most`` files or more on a target that takes a ``share`` of them.
@@ -254,54 +335,61 @@ def _likely(files: int, most: int, share: float) -> float:
     there = most / files
     if there <= share or share >= 1:
         return 1.0
-    bits = there * math.log(there / share)
+    distance = there * math.log(there / share)
     if there < 1:
-        bits += (1 - there) * math.log((1 - there) / (1 - share))
-    return math.exp(-files * bits)
+        distance += (1 - there) * math.log((1 - there) / (1 - share))
+    return math.exp(-files * distance)
 
 
-def coverage(seen: tuple[CaseView, Striping]) -> Finding | None:
+def coverage(repetition: tuple[CaseView, Striping]) -> Finding | None:
     """Return G11: whether the file system spread the files.
 
     Its allocator may let stripes overlap: 32 new files of 2 stripes on 4 targets were seen on 0 1; 2 3; 1 2; 3 0; 2 3.
     A shared file hits as many targets as it has stripes, which G10 demands if the case asks for a layout. Pinned files are G10's.
     """
-    (case, striping), plan, noted = seen, seen[0].plan, seen[1].noted
+    case, striping = repetition
+    plan, noted = case.plan, striping.noted
     saturates = any(phase.access.saturates for phase in plan.phases)
     if plan.layout is not None and plan.layout.begins_on_metadata:
         return None  # They need no storage target.
-    demanded = rule("G11 coverage")
     wanted = set(striping.placed.values() if plan.pins else _active(case))
     on = Counter(ost for file in noted.files for ost in file.osts)
-    hit = len(wanted & set(on))
+    hit, files = len(wanted & set(on)), len(noted.files)
     saw = f"{_files(noted)} on {hit} of {len(wanted)} storage targets"
-    if noted.problem or not noted.files or not wanted:
+    if noted.problem or not files or not wanted:
         # A tool may remove its files itself: then nothing shows where they were.
-        return demanded.invalid(saw) if plan.places else demanded.warn(saw)
+        return _COVERAGE.found(Outcome.INVALID if plan.places else Outcome.WARN, saw)
     if plan.shared_file:
-        everywhere = plan.places or hit == len(wanted)
-        claims = "; the case claims what the whole target carries" if saturates else ""
-        found = rule("G11 coverage", "everywhere" if everywhere else "shared")
-        return found.ok(saw) if everywhere else found.warn(f"{saw}{claims}")
+        if plan.places or hit == len(wanted):
+            return _COVERAGE.saying("as many targets as stripes (G10)").ok(saw)
+        if saturates:
+            saw += "; the case claims what the whole target carries"
+        guard = _COVERAGE.saying(
+            "a shared file on every storage target",
+            "Compare the figure only with figures of the same number of storage targets. Or set the default layout: lfs "
+            "setstripe -c -1 DIR. That starts a new series",
+        )
+        return guard.warn(saw)
     if not hit:
-        return demanded.warn(saw)
-    files = len(noted.files)
+        return _COVERAGE.warn(saw)
     mean = on.total() / min(len(wanted), on.total())
-    target, most = max(on.items(), key=lambda item: (item[1], -item[0]))
+    target = max(sorted(on), key=lambda ost: on[ost])
+    most = on[target]
     saw += f", at most {most} on one (target {target}), mean {mean:.3g}"
-    spread = hit >= _LEAST_HIT * min(len(wanted), files)
-    if spread and most <= max(math.ceil(mean), _MOST_OVER_MEAN * mean):
-        return demanded.ok(saw)
+    all_hit = hit >= _LEAST_HIT * min(len(wanted), files)
+    if all_hit and most <= max(math.ceil(mean), _MOST_OVER_MEAN * mean):
+        return _COVERAGE.ok(saw)
     free = [t.bytes_free for t in case.targets if t.index in wanted] or [0]
     weighed = max(free) - min(free) > _WEIGHED * max(free)
     share = on.total() / (len(wanted) * files)
     chance = len(wanted) * _likely(files, most, share)
-    refused = chance < _BY_CHANCE and not weighed and (plan.places or saturates)
-    return demanded.invalid(saw) if refused else demanded.warn(saw)
+    if chance < _BY_CHANCE and not weighed and (plan.places or saturates):
+        return _COVERAGE.invalid(saw)
+    return _COVERAGE.warn(saw)
 
 
-def stripes(seen: tuple[CaseView, Striping]) -> Finding | None:
+def stripes(repetition: tuple[CaseView, Striping]) -> Finding | None:
     """Return G23 for a file that all tasks share."""
-    size, files = seen[0].plan.shared_bytes, seen[1].noted.files
+    size, files = repetition[0].plan.shared_bytes, repetition[1].noted.files
     part = last_with_data(files[0].parts, size) if size and files else None
     return stripes_against_size(size, part) if part else None

@@ -15,10 +15,10 @@ from iogauge.core.text import some
 from iogauge.core.words import Tier
 from iogauge.evidence.model import Evidence, Striping, tool_phases
 from iogauge.evidence.task_counters import TaskCounters
-from iogauge.evidence.times import counted_between
 from iogauge.node.counters import Reading
 from iogauge.node.kinds import Kind, Traits, kind_of, traits
 from iogauge.node.lustre.targets import StorageTarget
+from iogauge.node.mounts import option
 from iogauge.node.view import View
 from iogauge.plan.bounds import NOTHING_MEASURED, MeasuredCeilings
 from iogauge.plan.case import Access, CasePlan, PhasePlan
@@ -34,16 +34,13 @@ LEAST_FILES: Final = 1000
 #: Seconds by which a tool's date may lie outside its execution. Tools cut theirs to whole seconds.
 #: Between two looks at a clock, time servers slow it down or speed it up by 0.5 ms a second at most.
 SLACK_S: Final = 2.0
-#: The word of nobody.
-UNHEARD: Final = TaskCounters(expected=1)
+#: The counts of an execution of which every line is lost.
+NO_COUNTS: Final = TaskCounters(expected=1)
 
 
 @dataclass(frozen=True)
 class CaseView:
-    """A case: its plan, its evidence, the site's declarations, and the samples of each metric.
-
-    ``measured`` are the measured ceilings of its partition. In a ``gate`` what nothing proves is not believed.
-    """
+    """A case: its plan, its evidence, the site's declarations, and the samples of each metric."""
 
     plan: CasePlan
     evidence: Evidence
@@ -51,7 +48,9 @@ class CaseView:
     tier: Tier
     metrics: Sequence[Metric]
     values: Mapping[str, Sequence[float]]
+    #: Measured ceilings of the partition.
     measured: MeasuredCeilings = NOTHING_MEASURED
+    #: Whether only PASS passes the run.
     gate: bool = False
 
     @property
@@ -79,26 +78,47 @@ class CaseView:
         return known
 
     @property
-    def witness_required(self) -> bool:
-        """Return whether the site wants a second witness of every figure."""
-        return self.extras.limits.witness == "required"
-
-    @property
     def kind(self) -> Kind:
         """Return what is known of the target's type."""
         return kind_of(self.extras.target.type)
 
     @property
+    def on_nfs(self) -> bool:
+        """Return whether the target is a mount of NFS."""
+        return self.extras.target.type in ("nfs", "nfs4")
+
+    @property
+    def witness_required(self) -> bool:
+        """Return whether bytes on the target need a second witness: the site wants it, or the type of file system promises it.
+
+        A device of which the kernel says that it does not count promises nothing.
+        """
+        unsure = any(view.below.unsure for view in self.evidence.views)
+        by_type = self.extras.limits.witness is None and not unsure
+        return self.witness_asked or (by_type and self.kind.accounts)
+
+    @property
+    def witness_asked(self) -> bool:
+        """Return whether the site wants a second witness of every figure."""
+        return self.extras.limits.witness == "required"
+
+    @property
+    def lines_required(self) -> bool:
+        """Return whether the kernel counts on such a target what tasks move: then no task's line may be lost."""
+        return self.witness_asked or self.kind.accounts or bool(self.counters)
+
+    @property
     def busy(self) -> str:
         """Return which node had more work of others than cores, before the run or at its end; empty if none had."""
         cores = min(self.cores, default=self.extras.node.cores)
-        looks = [(load.host, load.load1) for load in self.evidence.idle]
-        looks += [
-            (c.host, c.load1 - self.tasks_per_node) for c in self.evidence.changes
-        ]
-        host, load = max(looks, key=lambda look: look[1], default=("", 0.0))
-        saw = f"{host} had a load of {load:.1f} beside the tasks on {cores} core(s)"
-        return saw if load > cores else ""
+        looks = {load.host: load.load1 for load in self.evidence.idle}
+        for change in self.evidence.changes:
+            after = change.load1 - self.tasks_per_node
+            looks[change.host] = max(after, looks.get(change.host, 0.0))
+        host = max(looks, key=lambda name: looks[name], default="")
+        if not host or looks[host] <= cores:
+            return ""
+        return f"{host} had a load of {looks[host]:.1f} beside the tasks on {cores} core(s)"
 
     @cached_property
     def counters(self) -> Mapping[str, Sequence[str]]:
@@ -126,39 +146,34 @@ class CaseView:
         A partition's disk also serves the other partitions. Empty if a device is among them that the kernel says it does not
         count: before Linux 5.14, md may count a part of a read twice.
         """
-        if any(
-            set(view.below.unsure).intersection(view.counters) for view in self._firsts
-        ):
-            return {}
+        for view in self._firsts:
+            if set(view.below.unsure).intersection(view.counters):
+                return {}
         return self._by_host(lambda view: view.below.disk_of_partition or view.counters)
 
     def _by_host(
         self, names: Callable[[View], Sequence[str]]
     ) -> Mapping[str, Sequence[str]]:
         named = {view.host: names(view) for view in self._firsts}
-        known = all(
-            named[v.host] and not self.silent(v).intersection(named[v.host])
-            for v in self._firsts
-        )
-        return named if known else {}
+        for view in self._firsts:
+            of_host = named[view.host]
+            if not of_host or self.silent(view).intersection(of_host):
+                return {}
+        return named
 
     def silent(self, view: View) -> frozenset[str]:
         """Return the devices that the kernel says it does not count, if no device of their driver moved anything in the case."""
-        moved = {
-            name
-            for testimonies in self.evidence.testimony.values()
-            for testimony in testimonies
-            for witness in testimony.witnesses
-            if witness.host == view.host
-            for name, counted in witness.counters.items()
-            if counted and (counted.read or counted.written)
-        }
         kinds = {
             name: view.below.names.get(name, "").rstrip("0123456789")
             for name in view.below.unsure
         }
-        count = {kinds[name] for name in moved & kinds.keys()}
-        return frozenset(name for name, kind in kinds.items() if kind not in count)
+        counting = set()
+        for executions in self.evidence.task_counters.values():
+            for counts in executions:
+                for name, moved in counts.of_host(view.host).items():
+                    if name in kinds and moved and (moved.read or moved.written):
+                        counting.add(kinds[name])
+        return frozenset(name for name in kinds if kinds[name] not in counting)
 
     @property
     def _firsts(self) -> Collection[View]:
@@ -168,19 +183,16 @@ class CaseView:
     @property
     def with_first(self) -> set[str]:
         """Return the hosts whose counters the first node sees: containers of one kernel over one mount share them."""
-        first = self.evidence.first
+        first, views = self.evidence.first, self.evidence.views
         return {
-            v.host
-            for v in self.evidence.views
-            if first and v.cache_id == first.cache_id
+            view.host for view in views if first and view.cache_id == first.cache_id
         }
 
     @property
     def on_network(self) -> bool:
         """Return whether the counters are those of a network's clients, which count data alone."""
-        return bool(self.counters) and not any(
-            v.below.devices for v in self.evidence.views
-        )
+        on_devices = any(view.below.devices for view in self.evidence.views)
+        return bool(self.counters) and not on_devices
 
     @property
     def copies(self) -> tuple[float, float]:
@@ -191,14 +203,19 @@ class CaseView:
     @property
     def source(self) -> str:
         """Return what counts under the target's mount, for a finding; empty if nothing does."""
-        named = {
-            f"the client of {name} (osc.*.stats)"
-            if view.on_lustre
-            else view.below.names.get(name, name)
-            for view in self.evidence.views
-            for name in self.counters and view.counters
-        }
-        return ", ".join(sorted(named))
+        names = set()
+        for view in self.evidence.views if self.counters else ():
+            for name in view.counters:
+                shown = view.below.names.get(name, name)
+                if view.on_lustre:
+                    shown = f"the client of {name} (osc.*.stats)"
+                names.add(shown)
+        return ", ".join(sorted(names))
+
+    def mounted_with(self, names: str) -> bool:
+        """Return whether a node mounts the target with one of some options, joined by ``|``."""
+        mounts = [view.mount for view in self.evidence.views if view.mount]
+        return any(option(mount, names) for mount in mounts)
 
     @property
     def tasks_per_node(self) -> int:
@@ -207,25 +224,23 @@ class CaseView:
 
     @property
     def cores(self) -> list[int]:
-        """Return the physical cores of the nodes, as far as they told."""
-        return [
-            n
-            for node in self.evidence.nodes
-            if isinstance(n := node.get("cpu.cores"), int)
-        ]
+        """Return the physical cores of the nodes, as far as they are known."""
+        counts = [facts.get("cpu.cores") for facts in self.evidence.nodes]
+        return [count for count in counts if isinstance(count, int)]
 
     @property
     def memories(self) -> list[int]:
-        """Return the bytes of memory that the job could use on each node, as far as they told.
+        """Return the bytes of memory that the job could use on each node, as far as they are known.
 
         This is the memory of the node, or the limit of the job's control group if that is smaller.
         """
-        told = [
-            (node.get("mem.bytes"), node.get("mem.limit"))
-            for node in self.evidence.nodes
-        ]
-        known = [[size for size in sizes if isinstance(size, int)] for sizes in told]
-        return [min(sizes) for sizes in known if sizes]
+        smallest = []
+        for facts in self.evidence.nodes:
+            sizes = [facts.get("mem.bytes"), facts.get("mem.limit")]
+            known = [size for size in sizes if isinstance(size, int)]
+            if known:
+                smallest.append(min(known))
+        return smallest
 
 
 @dataclass(frozen=True)
@@ -247,7 +262,7 @@ class PhaseView:
 
     @property
     def timed(self) -> bool:
-        """Return whether the tool tells seconds of something that the phase does with the target."""
+        """Return whether the tool reports seconds of something that the phase does with the target."""
         return bool(self.tool_phases) and self.access.direction != "none"
 
     @property
@@ -258,22 +273,29 @@ class PhaseView:
     @cached_property
     def executions(self) -> list[Execution]:
         """Return the executions that left an output, without the warm-up."""
-        heard = self.case.evidence.testimony.get(self.phase.name, ())
+        counts = self.case.evidence.task_counters.get(self.phase.name, ())
+        every = [*counts, *[NO_COUNTS] * len(self.outputs)]
         first = 0 if self.phase in self.case.plan.prepare else 1
-        each = zip(self.outputs, [*heard, *[UNHEARD] * len(self.outputs)], strict=False)
-        return [Execution(self, number, *one) for number, one in enumerate(each, first)]
+        return [
+            Execution(self, first + index, output, every[index])
+            for index, output in enumerate(self.outputs)
+        ]
 
     @property
-    def unheard(self) -> str:
-        """Return which nodes told nothing of an execution of all nodes, in words; empty if nobody knows."""
-        nodes, heard = {view.host for view in self.case.evidence.views}, self.executions
-        told = [
-            one.testimony for one in heard if one.testimony.expected >= len(nodes) > 1
-        ]
-        gone = sorted(
-            {host for testimony in told for host in nodes.difference(testimony.hosts)}
-        )
-        return f"{some(gone)} told nothing: did the agent there end?" if gone else ""
+    def complete(self) -> list[bool]:
+        """Return of each execution whether no count of it is lost."""
+        return [execution.complete for execution in self.executions]
+
+    @property
+    def nodes_lost(self) -> str:
+        """Return in words which nodes left no count of an execution of all nodes; empty if nobody knows."""
+        nodes, gone = {view.host for view in self.case.evidence.views}, set[str]()
+        for execution in self.executions:
+            if execution.counts.expected >= len(nodes) > 1:
+                gone |= nodes.difference(execution.counts.hosts)
+        if not gone:
+            return ""
+        return f"{some(sorted(gone))} told nothing: did the agent there end?"
 
     @property
     def tool(self) -> str:
@@ -285,10 +307,10 @@ class PhaseView:
         """Return the tool's phases that yield a metric, each with its execution."""
         names = sorted({name for name, _ in self.phase.rates.values()})
         return [
-            (one, phase)
-            for one in self.executions
+            (execution, phase)
+            for execution in self.executions
             for name in names
-            for phase in tool_phases(one.output, name, self.phase.samples)
+            for phase in tool_phases(execution.output, name, self.phase.samples)
         ]
 
     @property
@@ -304,32 +326,40 @@ class PhaseView:
 
 @dataclass(frozen=True)
 class Execution:
-    """An execution of a phase: its repetition (0: preparation or warm-up), what its tool and the kernels say of it."""
+    """An execution of a phase, with what its tool and the kernels report of it."""
 
-    seen: PhaseView
+    view: PhaseView
+    #: 0 is preparation or warm-up.
     repetition: int
     output: ToolOutput
-    testimony: TaskCounters
+    counts: TaskCounters
 
     @property
     def case(self) -> CaseView:
         """Return the case."""
-        return self.seen.case
+        return self.view.case
 
     def run(self, phase: PhasePlan) -> PhaseRun | None:
-        """Return when the job script ran a phase in this repetition; None if it does not say it."""
-        name = phase.within or phase.name
-        runs = self.case.evidence.runs
-        own = (
-            run for run in runs if (run.repetition, run.name) == (self.repetition, name)
-        )
-        return next(own, None)
+        """Return when the job script ran a phase in this repetition; None if unknown."""
+        wanted = (self.repetition, phase.within or phase.name)
+        for run in self.case.evidence.runs:
+            if (run.repetition, run.name) == wanted:
+                return run
+        return None
+
+    @property
+    def complete(self) -> bool:
+        """Return whether no count is lost: the lines of all tasks, and what the devices below a local file system moved."""
+        if not self.counts.complete:
+            return False
+        looked = self.case.kind.accounts and self.case.counters
+        return not looked or self.counts.counted(self.case.counters) is not None
 
     @property
     def span(self) -> tuple[float, float] | None:
-        """Return when it began and ended on the first node; None if nobody there tells."""
+        """Return when it began and ended on the first node; None if unknown."""
         first = self.case.evidence.first
-        return self.testimony.span(first.host if first else "")
+        return self.counts.span(first.host if first else "")
 
     @property
     def fetched(self) -> int | None:
@@ -338,90 +368,83 @@ class Execution:
         A client of Lustre or NFS counts for all programs on its node. Elsewhere the kernel counts
         for the tasks alone.
         """
-        if not self.testimony.complete:
+        if not self.counts.complete:
             return None
-        own = self.case.traits.accounts
-        counted = (
-            self.testimony.moved if own else self.testimony.counted(self.case.counters)
-        )
+        if self.case.traits.accounts:
+            return self.counts.moved.read
+        counted = self.counts.counted(self.case.counters)
         return None if counted is None else counted.read
-
-    def over_time(self, way: str) -> int | None:
-        """Return the bytes that the first node's looks over time count for it and its sync, at most.
-
-        They speak if the looks before and after it are lost, of one node's devices. None if nobody looked.
-        """
-        span = self.span
-        if len(self.case.counters) != 1 or self.case.on_network or span is None:
-            return None
-        synced = span[0], span[1] + (self.testimony.sync_seconds or 0.0)
-        return counted_between(self.case.evidence.activity, synced, way)
 
     @property
     def found_after(self) -> int | None:
         """Return how many files the first node found after it, before the next; None if nobody looked."""
-        span = self.span if self.testimony.complete else None
-        later = (
-            count
-            for when, count in self.case.evidence.found
-            if span and when >= span[1]
-        )
-        return next(later, None)
+        if self.span is None or not self.counts.complete:
+            return None
+        for when, count in self.case.evidence.found:
+            if when >= self.span[1]:
+                return count
+        return None
 
-    def claimed(self, way: str) -> int | None:
-        """Return the bytes that it moved in a direction, as its tool says."""
+    def reported(self, way: str) -> int | None:
+        """Return the bytes that it moved in a direction, as its tool reports."""
         if self.output.totals:
             return self.output.totals.get(way)
-        return whole(
-            [phase.bytes_moved for phase in self.output.phases if phase.name == way]
-        )
+        phases = [phase for phase in self.output.phases if phase.name == way]
+        return whole([phase.bytes_moved for phase in phases])
 
-    def told(self, hosts: Collection[str] | None = None) -> Reading:
-        """Return the bytes that its tool says it moved on some hosts, evenly divided, or on all."""
+    def reported_on(self, hosts: Collection[str] | None) -> Reading:
+        """Return the bytes that its tool reports, evenly divided over the nodes, of some hosts; None is all."""
         share = 1.0 if hosts is None else len(hosts) / self.case.plan.nodes
-        return Reading(
-            *(round(share * (self.claimed(way) or 0)) for way in ("read", "write"))
-        )
+        ways = ("read", "write")
+        return Reading(*(round(share * (self.reported(way) or 0)) for way in ways))
 
     def own(self, hosts: Collection[str] | None = None) -> Reading:
         """Return the bytes of its tasks on some hosts, or on all.
 
-        The kernel does not tell those of servers, nor any of a network's client. Some kernels
-        count nothing. Then the tool's word stands, evenly divided, or what the tasks asked for.
+        The kernel does not know those of servers, nor any of a network's client. Some kernels
+        count nothing. Then the tool's figure stands, evenly divided, or what the tasks asked for.
         """
-        of_hosts = [
-            w for w in self.testimony.witnesses if hosts is None or w.host in hosts
-        ]
-        if self.testimony.speaks_of_tasks:
+        lines = self.counts.witnesses
+        if hosts is not None:
+            lines = tuple(line for line in lines if line.host in hosts)
+        if self.counts.speaks_of_tasks:
             if self.case.traits.accounts:
-                return sum((witness.moved for witness in of_hosts), Reading())
-            if self.claimed("read") is None and self.claimed("write") is None:
-                return sum((witness.asked for witness in of_hosts), Reading())
-        return self.told(hosts)
+                return sum((line.moved for line in lines), Reading())
+            if self.reported("read") is None and self.reported("write") is None:
+                return sum((line.asked for line in lines), Reading())
+        return self.reported_on(hosts)
+
+    @property
+    def keeps_files(self) -> bool:
+        """Return whether the files that it made stay: fio may remove them, and does beside another load."""
+        removes = self.output.parameters.get("unlink") == "1"
+        return not removes and not self.output.disturber
 
     @property
     def files_changed(self) -> tuple[tuple[float, float], int] | None:
         """Return when it ran on the first node, and how many files it made, or removed if negative; None if it also did
         something else.
         """
-        span, output, phases = self.span, self.output, self.output.but_trees
+        phases = self.output.but_trees
         names = [phase.name for phase in phases]
-        kept = output.parameters.get("unlink") != "1" and not output.disturber
-        files = phases[0].operations if names in (["create"], ["remove"]) else None
-        if span is None or files is None or not kept or self.seen.phase.pauses:
+        if names not in (["create"], ["remove"]) or not self.keeps_files:
             return None
-        return span, files if names == ["create"] else -files
+        if self.view.phase.pauses:
+            return None
+        files = phases[0].operations
+        if self.span is None or files is None:
+            return None
+        return self.span, files if names == ["create"] else -files
 
     @property
     def synchronous(self) -> bool:
         """Return whether the kernel counts what the tool asks for: not with an asynchronous engine of a job that moves data."""
         if self.output.tool != "fio":
             return True
-        told = self.output.parameters
-        jobs: Any = told.get("jobs") or {}
-        engines = {job.get("ioengine", "psync") for job in jobs.values()} or {
-            told.get("engine")
-        }
+        parameters = self.output.parameters
+        jobs: Any = parameters.get("jobs") or {}
+        engines = {job.get("ioengine", "psync") for job in jobs.values()}
+        engines = engines or {parameters.get("engine")}
         return engines - set(METADATA_PHASES) == {"psync"}
 
 

@@ -1,4 +1,4 @@
-"""Programs that run on the nodes; they start without pydantic, polars and ReFrame.
+"""Programs that run on the nodes; they start without pydantic and ReFrame.
 
 - agent: the commands that a job script runs on its nodes
 - node_agent: the agent of one node while a case runs, and how the job script waits for all of them

@@ -204,7 +204,8 @@ iog_phase() {
     iog_neighbours
     if [ "$status" -ne 0 ]; then
         echo "iogauge: phase $name, repetition $IOG_REP: exit status $status" >&2
-        tail -n 5 "$name.$IOG_REP.err" >&2
+        # Without control bytes, which a terminal would obey.
+        tail -n 5 "$name.$IOG_REP.err" | LC_ALL=C tr -d '\000-\010\013-\037\177' >&2
         exit "$status"
     fi
 }

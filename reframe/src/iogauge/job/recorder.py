@@ -306,7 +306,7 @@ class Recorder:
     """Writes what it sees to the stage, if it has changed.
 
     ``counters`` are block devices (``MAJOR:MINOR``), the point of a mounted NFS, or the name of a
-    Lustre file system. ``held_by`` is a directory on a target whose inodes and bytes are counted. ``directory`` is the
+    Lustre file system. ``held_by`` is a directory on a target whose inodes are counted. ``directory`` is the
     case's.
     """
 
@@ -398,13 +398,13 @@ class Recorder:
         now = time.clock_gettime(time.CLOCK_BOOTTIME)
         try:
             seen = [look() for look in self._looks]
-            files, held = self._held()
+            files = self._inodes()
         except (OSError, IndexError, ValueError):  # the device is gone
             return True
         if self._late(now):
             return False
         read, written = sum(one.read for one in seen), sum(one.written for one in seen)
-        self._activity.note(now, [read, written, *([files, held] if files else [])])
+        self._activity.note(now, [read, written, *([files] if files else [])])
         self._total = read + written, files
         self._notice_begin()
         return True
@@ -481,16 +481,12 @@ class Recorder:
             if hides := mounts.look():
                 self._hidden.note(now, hides)
 
-    def _held(self) -> tuple[int, int]:
-        """Return the inodes and the bytes in use, 0 if the file system does not count them."""
+    def _inodes(self) -> int:
+        """Return the inodes in use, 0 if the file system does not count them."""
         if self._held_by is None:
-            return 0, 0
+            return 0
         status = os.fstatvfs(self._held_by)
-        if not status.f_files:
-            return 0, 0
-        return status.f_files - status.f_ffree, (
-            status.f_blocks - status.f_bfree
-        ) * status.f_frsize
+        return status.f_files - status.f_ffree if status.f_files else 0
 
     def write(self) -> None:
         """Write the waiting lines; raises OSError."""

@@ -19,7 +19,7 @@ from iogauge.guards.catalogue import (
     OF_METRIC,
     OF_PHASE,
     Guards,
-    Seen,
+    View,
 )
 from iogauge.guards.finding import Finding, Outcome
 from iogauge.guards.views import CaseView
@@ -40,13 +40,16 @@ from iogauge.site.extras import PartitionExtras
 REFERENCE: Final = "reference"
 
 
-def _ask(guards: Guards[Seen], seen: Seen) -> list[Finding]:
-    said = [speak(seen) for speak in guards.values()]
-    return [
-        one
-        for each in said
-        for one in ([each] if isinstance(each, Finding) else each or ())
-    ]
+def _ask(guards: Guards[View], view: View) -> list[Finding]:
+    """Return what the guards find in a view, in their order."""
+    findings = list[Finding]()
+    for ask in guards:
+        answer = ask(view)
+        if isinstance(answer, Finding):
+            findings.append(answer)
+        elif answer is not None:
+            findings += answer
+    return findings
 
 
 def findings_of(case: CaseView) -> list[Finding]:
@@ -107,6 +110,8 @@ class Judgement:
     verdict: Verdict
     reason: str
     tools: tuple[str, ...] = ()
+    #: Which node had more work of others than cores; empty if none had.
+    busy: str = ""
 
     @property
     def headline(self) -> str:
@@ -229,6 +234,7 @@ def judge(
             used.get(name),
             unreferenced,
             unsettled=unsettled,
+            busy=ended.busy,
         )
         decided.append(
             dataclasses.replace(one, reason=f"{one.reason}: {notes}") if notes else one
@@ -242,5 +248,10 @@ def judge(
         f"{m.metric.name}: {m.reason}" for m in decided if m.verdict is verdict
     )
     return Judgement(
-        tuple(decided), tuple(findings), verdict, text, tuple(sorted(versions))
+        tuple(decided),
+        tuple(findings),
+        verdict,
+        text,
+        tuple(sorted(versions)),
+        ended.busy,
     )

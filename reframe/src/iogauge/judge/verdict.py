@@ -160,6 +160,7 @@ def decide_metric(
     unreferenced: str = "",
     today: date | None = None,
     unsettled: Unsettled | None = None,
+    busy: str = "",
 ) -> MetricVerdict:
     """Return the verdict on a metric. ``samples`` must have passed :func:`check_samples`.
 
@@ -169,6 +170,8 @@ def decide_metric(
 
     ``unsettled`` is the worst value that may be true and is not proven. If it does not meet the
     reference, and the median meets it or is that very value, the verdict is UNSTABLE.
+
+    ``busy`` names a node on which others had more work than it has cores: what misses its reference there is CONTAMINATED.
     """
     today, expired = today or datetime.now(timezone.utc).date(), ""
     if (
@@ -217,6 +220,11 @@ def decide_metric(
     text += f" ({(median - reference.value) / reference.value:+.1%})"
     if reference.xfail:
         text += f", as expected: {reference.xfail}"
+    elif busy:
+        return verdict(
+            Verdict.CONTAMINATED,
+            f"{text}, while {busy}: see what else runs there, and measure again without it",
+        )
     return verdict(Verdict.FAIL, text + expired)
 
 

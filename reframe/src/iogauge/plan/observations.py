@@ -70,15 +70,13 @@ class Observation(NamedTuple):
 class Instant:
     """The counters under the target's mount at a time: seconds since boot, bytes of each way.
 
-    ``files`` is the number of inodes in use on the target, and ``held`` the bytes; None if nobody
-    counted them. Bytes that wait in the page cache have their place already.
+    ``files`` is the number of inodes in use on the target; None if nobody counted them.
     """
 
     time: float
     read: int
     written: int
     files: int | None = None
-    held: int | None = None
 
     @property
     def bytes_moved(self) -> int:
@@ -176,7 +174,7 @@ class NodeObservations:
 
     def instants(self, what: str) -> tuple[Instant, ...]:
         """Return what was counted each way, in order."""
-        kinds = tuple[int, int] | tuple[int, int, int, int]
+        kinds = tuple[int, int] | tuple[int, int, int]
         return tuple(Instant(time, *sums) for _, time, sums in self.each(what, kinds))
 
     def counts(self, what: str) -> tuple[tuple[float, int], ...]:

@@ -7,9 +7,11 @@ describes the form of a record.
 
 from __future__ import annotations
 
+import contextlib
 import errno
+import itertools
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -60,38 +62,61 @@ def append(file: Path, line: bytes) -> None:
         ) from error
 
 
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A line of a session's file: its number from 1, its place in bytes, and what it holds."""
+
+    number: int
+    start: int
+    text: bytes
+    values: dict[str, Any] | Damaged
+
+
 def read(file: Path) -> Iterator[dict[str, Any] | Damaged]:
     """Yield the JSON of one session's records in order.
 
     Lines that cannot be parsed as records are yielded as :class:`Damaged`. The values are not
     checked. Raises OSError if the file cannot be read.
     """
-    for _, values in read_numbered(file):
-        yield values
+    for line in read_lines(file):
+        yield line.values
 
 
-def read_numbered(file: Path) -> Iterator[tuple[int, dict[str, Any] | Damaged]]:
-    """Yield as :func:`read` does, each with the number of its line, counted from 1."""
+def read_lines(file: Path) -> Iterator[Line]:
+    """Yield as :func:`read` does, each with the place of its line."""
+    start = 0
     with untrusted.open_file(file, _FILE_BYTES) as lines:
-        for number, line in enumerate(
-            iter(lambda: lines.readline(_LINE_BYTES + 1), b""), 1
-        ):
-            if len(line) > _LINE_BYTES:
-                yield (
-                    number,
-                    Damaged(
-                        file,
-                        number,
-                        f"longer than {_LINE_BYTES} bytes; the rest is not read",
-                    ),
-                )
+        for number in itertools.count(1):
+            text = lines.readline(_LINE_BYTES + 1)
+            if not text:
                 return
-            if line.isspace():
-                continue
-            try:
-                yield number, decode(line)
-            except ValueError as error:
-                yield number, Damaged(file, number, str(error))
+            if len(text) > _LINE_BYTES:
+                problem = f"longer than {_LINE_BYTES} bytes; the rest is not read"
+                yield Line(number, start, b"", Damaged(file, number, problem))
+                return
+            if not text.isspace():
+                yield Line(number, start, text, _values(file, number, text))
+            start += len(text)
+
+
+def _values(file: Path, number: int, text: bytes) -> dict[str, Any] | Damaged:
+    try:
+        return decode(text)
+    except ValueError as error:
+        return Damaged(file, number, str(error))
+
+
+def read_at(file: Path, starts: Iterable[int]) -> Iterator[tuple[int, Record]]:
+    """Yield the records that begin at some places of a file; what is no record there is left out.
+
+    Raises OSError if the file cannot be read.
+    """
+    with untrusted.open_file(file, _FILE_BYTES) as lines:
+        for start in starts:
+            lines.seek(start)
+            with contextlib.suppress(TypeError, ValueError):
+                text = lines.readline(_LINE_BYTES)
+                yield start, Record.from_json(decode(text))
 
 
 #: A record has a few thousand bytes; a line a thousand times as long is not a record.
@@ -105,11 +130,14 @@ def read_records(file: Path) -> Iterator[Record | Damaged]:
     Lines that cannot be parsed as records are yielded as :class:`Damaged`. Raises OSError if the
     file cannot be read.
     """
-    for number, values in read_numbered(file):
+    for line in read_lines(file):
+        if isinstance(line.values, Damaged):
+            yield line.values
+            continue
         try:
-            yield values if isinstance(values, Damaged) else Record.from_json(values)
+            yield Record.from_json(line.values)
         except (TypeError, ValueError) as error:
-            yield Damaged(file, number, str(error))
+            yield Damaged(file, line.number, str(error))
 
 
 def read_whole(file: Path) -> Iterator[Record | Damaged]:

@@ -13,7 +13,10 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta, timezone
-from typing import Any, Final, NoReturn
+from functools import lru_cache
+from typing import Any, Final
+
+from pydantic_core import from_json
 
 from iogauge.core import untrusted
 from iogauge.core.measurement import Reference
@@ -73,6 +76,7 @@ _LAST: Final = 200_000_000_000_000_000
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 
+@lru_cache(maxsize=64)
 def microseconds(text: object) -> int:
     """Return the microseconds since 1970 of a time such as 2026-01-31T12:00:00Z.
 
@@ -273,6 +277,7 @@ class Record(untrusted.Form):
     tools: Any = ()
     stack: Any = None
     suite: Any = field(default=None, metadata=LEFT_OUT)
+    busy: str | None = field(default=None, metadata=LEFT_OUT)
     commands: Any = ()
     metrics: tuple[MetricRecord, ...] = field()
     findings: tuple[FindingRecord, ...] = field()
@@ -367,21 +372,14 @@ def decode(line: bytes) -> dict[str, Any]:
     The values are not checked: :meth:`Record.from_json` does that.
     """
     try:
-        values = _JSON.decode(line.decode("utf-8"))
-    except (ValueError, RecursionError) as error:
+        values = from_json(line, allow_inf_nan=False)
+    except ValueError as error:
         raise ValueError(f"not JSON: {error}") from error
     if not isinstance(values, dict) or "schema" not in values:
         raise ValueError("not a record")
     if values["schema"] != SCHEMA:
         raise ValueError(f"schema {values['schema']!r}, this version reads {SCHEMA}")
     return values
-
-
-def _no_number(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no number")
-
-
-_JSON: Final = json.JSONDecoder(parse_constant=_no_number)
 
 
 def line_of(record: Mapping[str, Any]) -> str:

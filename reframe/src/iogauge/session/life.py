@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from iogauge.core import untrusted
+from iogauge.core import commands, untrusted
 from iogauge.core.measurement import ToolOutputError
 from iogauge.core.text import visible
 from iogauge.core.units import duration
@@ -33,6 +33,7 @@ DETAILS: Final = "IOGAUGE_DETAILS"
 
 _TICK_S: Final = 1.0
 _LOG_S: Final = 30.0
+_ASK_S: Final = 10.0
 
 #: Characters that stay of a case's name on a narrow screen.
 _LEAST_NAME: Final = 4
@@ -76,12 +77,21 @@ class Watched:
         self.name, self.job, self._stage = name, job, stage
         self._steps, self._expected_s = steps, expected_s
         self._opened_at: float | None = None
+        self._ask_at = 0.0
+        #: Why the job waits, in Slurm's word (``PartitionTimeLimit``); empty if it is not known.
+        self.waits_for = ""
+
+    def began(self) -> bool:
+        """Return whether the job has started."""
+        return (self._stage / RUNS).exists()
 
     def look(self, now: float) -> tuple[bool, str]:
         """Return whether the job measures, and where it stands; ``now`` is monotonic."""
-        if not (self._stage / RUNS).exists():
-            waits = f"job {self.job.jobid} waits in the queue ({self.job.state or 'submitted'})"
-            return False, waits
+        if not self.began():
+            self._ask_slurm(now)
+            why = f": {self.waits_for}" if self.waits_for else ""
+            state = f"{self.job.state or 'submitted'}{why}"
+            return False, f"job {self.job.jobid} waits in the queue ({state})"
         if not (self._stage / OPENED).exists():
             return False, self._lock() or "looks at the target"
         if self._opened_at is None:
@@ -102,6 +112,17 @@ class Watched:
         began = (self._stage / printed_file(step.phase, step.repetition)).exists()
         doing = step.phase if began else f"before {step.phase}"
         return True, f"{doing}, {step.meaning}, {times}"
+
+    def _ask_slurm(self, now: float) -> None:
+        """Ask Slurm now and then why the job waits."""
+        slurm = self.job.scheduler.registered_name in ("slurm", "squeue")
+        if slurm and now >= self._ask_at:
+            self._ask_at = now + _ASK_S
+            words = ["squeue", "--noheader", "--format=%r", f"--jobs={self.job.jobid}"]
+            with contextlib.suppress(OSError):
+                said = commands.output(*words, seconds=_ASK_S / 2).strip()
+                # Of a job that is gone it says nothing: the last reason stays.
+                self.waits_for = said or self.waits_for
 
     def _lock(self) -> str:
         """Return for whom the job waits, in the agent's last words; empty if it does not wait."""

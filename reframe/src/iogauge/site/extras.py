@@ -176,10 +176,13 @@ class Limits(SiteModel):
     max_spread: Fraction = 0.10
     #: Share of the bytes moved meanwhile that others may have moved, at most (G19).
     max_foreign: Fraction = 0.10
-    #: Whether bytes that only the tool speaks of are believed, with a remark (G8).
-    witness: Literal["wanted", "required"] = "wanted"
+    #: Whether a figure that only the tool reports is INVALID (``required``), or has a remark (``wanted``). Without it a type
+    #: that counts requires it (G8).
+    witness: Literal["wanted", "required"] | None = None
     #: PositiveSeconds that a job waits for the lock of the target, at most.
     lock_wait: PositiveSeconds = 600.0
+    #: Seconds that a job waits in the scheduler's queue, at most; then it is cancelled.
+    queue_wait: PositiveSeconds = 86400.0
     #: PositiveSeconds without a sign of life after which a holder of the lock counts as dead, if it cannot
     #: be asked.
     lock_lease: PositiveSeconds = 120.0
@@ -281,7 +284,7 @@ class Receivers(SiteModel):
     mail: tuple[Annotated[str, Field(pattern=r"^[^\s@]+@[^\s@]+$")], ...] = ()
     #: Program and arguments, started without a shell, with the text on standard input.
     command: str = ""
-    #: Files that hold an address each, which is a secret: Slack, Mattermost, Teams, or a program of yours.
+    #: Files that hold an address each, which is a secret: Slack, Mattermost, or a program of yours.
     webhook_files: tuple[Annotated[str, Field(pattern=r"^/")], ...] = ()
 
 

@@ -24,7 +24,7 @@ def show_ceilings(
     """
     from iogauge_extras.ceilings import (
         table as report,
-    )  # here, because polars starts slowly
+    )
 
     sites = folders.site_folders(*folders.site_dirs())
     named = [folder for folder in sites if folder.name == system]

@@ -6,13 +6,13 @@ the same partition exceeds it: then the measurement was low, not the layer. Whoe
 
 from __future__ import annotations
 
+import sqlite3
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, Literal
-
-import polars as pl
 
 from iogauge.core import paths
 from iogauge.core.units import BANDWIDTH_UNITS, convert, format_bytes
@@ -181,60 +181,60 @@ def of_history(
 
     Raises OSError for a file that cannot be read.
     """
-    columns = (
-        "time",
-        "system",
-        "partition",
-        "check",
-        "case",
-        "nodes",
-        "verdict",
-        "samples",
+    valid = query.every(
+        query.Condition("system = ? AND partition = ?", (system, partition)),
+        query.Condition(
+            f"verdict IN ({query.VALID}) AND metric_verdict IN ({query.VALID})"
+        ),
+        query.among("unit", list(BANDWIDTH_UNITS)),
+        # What is derived from several cases has no nodes: no layer of so many nodes carried it.
+        query.Condition("nodes IS NOT NULL"),
     )
-    more = ("metric", "unit", "median", "metric_verdict", "record", "source", "number")
-    valid = [verdict.value for verdict in _VALID]
-    # What is derived from several cases has no nodes: no layer of so many nodes carried it.
-    rows = query.load(folder, columns=(*columns, *more)).filter(
-        (pl.col("system") == system)
-        & (pl.col("partition") == partition)
-        & pl.col("nodes").is_not_null()
-        & pl.col("verdict").is_in(valid)
-        & pl.col("metric_verdict").is_in(valid)
-        & pl.col("unit").is_in(list(BANDWIDTH_UNITS))
+    layers = query.among('"check"', list(_METRICS))
+    days = declared.max_age_days if declared else DAYS
+    oldest = round((time.time() - days * 86400) * 1e6)
+    not_layers = query.Condition(
+        f"time >= ? AND NOT {layers.text}", (oldest, *layers.values)
     )
-    measuring = pl.col("check").is_in(list(_METRICS))
-    ours = [
-        *query.valid_records(folder, rows.filter(measuring).unique("record")).values()
-    ]
-    # Of many runs of a case the fastest says most: a long history has millions.
-    oldest = (time.time() - (declared.max_age_days if declared else DAYS) * 86400) * 1e6
-    young = rows.filter(~measuring, pl.col("time").dt.epoch("us") >= oldest).sort(
-        "median", "time"
-    )
-    others: list[tuple[Way, Figure]] = []
-    fastest = young.unique(
-        ("case", "nodes", "metric", "unit"), keep="last", maintain_order=True
-    )
-    for row in fastest.iter_rows(named=True):
-        for way in WAYS:
-            if row["metric"].startswith(f"{way}_"):
-                when, place = (
-                    f"{row['time']:%Y-%m-%dT%H:%M:%SZ}",
-                    (row["source"], row["number"]),
-                )
-                rate = convert(row["median"], row["unit"], "B/s")
-                case, samples = short_name(row["case"]), row["samples"] or 1
-                figure = Figure(case, when, row["nodes"], samples, rate, place)
-                others.append((way, figure))
-    seen = look(ours, others, declared, time.time())
-    places = [one.place for one in seen.reached.values()]
-    best = pl.DataFrame(places, schema=list(query.PLACE), orient="row")
-    found = query.valid_records(folder, best)
+    with closing(query.connect(folder)) as history:
+        measuring = query.rows(
+            history, "DISTINCT file, start", query.every(valid, layers)
+        )
+        places = [(row["file"], row["start"]) for row in measuring]
+        ours = list(query.records(folder, history, places).values())
+        # Of many runs of a case the fastest says most: a long history has millions.
+        fastest = query.rows(
+            history,
+            '"case", nodes, metric, unit, max(median) AS median, time, samples, file, start',
+            query.every(valid, not_layers),
+            'GROUP BY "case", nodes, metric, unit',
+        )
+        seen = look(ours, _others(fastest), declared, time.time())
+        best = [figure.place for figure in seen.reached.values()]
+        found = query.records(folder, history, best)
     reached = {
         way: replace(figure, record=found.get(figure.place))
         for way, figure in seen.reached.items()
     }
     return replace(seen, reached=reached)
+
+
+def _others(rows: Iterable[sqlite3.Row]) -> list[tuple[Way, Figure]]:
+    """Return the bandwidths of rows of the history, by direction."""
+    others: list[tuple[Way, Figure]] = []
+    for row in rows:
+        figure = Figure(
+            case=short_name(row["case"]),
+            time=f"{query.moment(row['time']):%Y-%m-%dT%H:%M:%SZ}",
+            nodes=row["nodes"],
+            samples=row["samples"] or 1,
+            bytes_s=convert(row["median"], row["unit"], "B/s"),
+            place=(row["file"], row["start"]),
+        )
+        for way in WAYS:
+            if row["metric"].startswith(f"{way}_"):
+                others.append((way, figure))
+    return others
 
 
 def of_partition(system: str, partition: str, declared: Ceilings) -> MeasuredCeilings:

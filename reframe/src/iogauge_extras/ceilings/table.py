@@ -37,36 +37,42 @@ _ORDER: Final = (DEVICES, _SERVERS, NETWORK)
 _LEAST_LOSS: Final = 0.005
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LayerRow:
-    """A layer in one direction, in bytes/s over all its parts; ``carries`` is what is left above it.
-
-    ``carries`` is None as long as nothing is known of this layer and those below it. ``usable`` is what was measured,
-    unless something is wrong with it.
-    """
+    """A layer in one direction; all rates are in bytes/s over all its parts."""
 
     name: str
+    #: What the topology says that it carries; None if it does not say.
     declared: float | None
+    #: What a measurement found; None without one.
     measured: float | None
+    #: The measured rate, unless something is wrong with it.
     usable: float | None
+    #: Day and nodes of the measurement; empty without one.
     when: str
+    #: What is left above the layer; None as long as nothing is known of it and of those below it.
     carries: float | None
+    #: Share that it takes away from those below it; None if unknown.
     loss: float | None
 
 
 def _rate(bytes_s: float | None) -> str:
-    return "" if bytes_s is None else f"{format_bytes(bytes_s)}/s"
+    if bytes_s is None:
+        return ""
+    return f"{format_bytes(bytes_s)}/s"
 
 
 def _percent(share: float | None) -> str:
-    return "" if share is None else f"{share:.1%}"
+    if share is None:
+        return ""
+    return f"{share:.1%}"
 
 
 def _least(rates: Iterable[float | None]) -> float | None:
     return min((rate for rate in rates if rate), default=None)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Chain:
     """All layers of a direction for so many nodes, and what was reached of them."""
 
@@ -79,27 +85,48 @@ class Chain:
     def limit(self) -> LayerRow | None:
         """Return the layer that limits: the last that takes something away, else the lowest known."""
         known = [row for row in self.rows if row.carries is not None]
-        taking = [row for row in known if (row.loss or 0) >= _LEAST_LOSS]
-        return next(iter(taking[-1:] or known[:1]), None)
+        for row in reversed(known):
+            if (row.loss or 0) >= _LEAST_LOSS:
+                return row
+        return next(iter(known), None)
 
     @property
     def lost_above(self) -> float | None:
         """Return the share that file system and tool lose of what the layers carry; None if unknown."""
         carried = self.rows[-1].carries
-        return 1 - self.reached.bytes_s / carried if self.reached and carried else None
+        if self.reached is None or not carried:
+            return None
+        return 1 - self.reached.bytes_s / carried
 
     @property
     def sentence(self) -> str:
         """Return which layer limits, what was reached of it, and what is lost above the layers."""
-        if (limit := self.limit) is None:
-            return ""
-        known = "measured" if limit.carries == limit.measured else "declared"
-        said = f"limited by {limit.name} ({known}), {_rate(limit.carries)}"
+        limit, reached, lost = self.limit, self.reached, self.lost_above
+        if limit is None:
+            return "no layer is declared or measured: declare topology or ceilings (docs/checks.md)"
+        known = "declared"
+        if limit.carries == limit.measured:
+            known = "measured"
+        text = f"limited by {limit.name} ({known}), {_rate(limit.carries)}"
+        if reached:
+            text += (
+                f"; reached {_rate(reached.bytes_s)} by {reached.case} on {reached.day}"
+            )
+        if lost is not None:
+            text += f"; file system and tool lose {max(lost, 0.0):.1%}"
+        return text
+
+    def cells(self) -> list[tuple[str, ...]]:
+        """Return the cells of each layer from the devices up, and those of what was reached."""
+        found: list[tuple[str, ...]] = []
+        for row in self.rows:
+            rates = (_rate(row.declared), _rate(row.measured), row.when)
+            found.append((row.name, *rates, _rate(row.carries), _percent(row.loss)))
         if self.reached:
-            said += f"; reached {_rate(self.reached.bytes_s)} by {self.reached.case} on {self.reached.day}"
-        if self.lost_above is not None:
-            said += f"; file system and tool lose {max(self.lost_above, 0.0):.1%}"
-        return said
+            name, rate = f"reached: {self.reached.case}", _rate(self.reached.bytes_s)
+            when = f"{self.reached.day}, {self.nodes} node(s)"
+            found.append((name, "", "", when, rate, _percent(self.lost_above)))
+        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,34 +156,43 @@ class Shown:
         """Return the layers of each direction for the nodes that reached most, or those of the scale."""
         found = []
         for way in WAYS:
-            reached = self.seen.reached.get(way)
-            nodes = reached.nodes if reached else self.extras.scale.nodes
-            found.append(Chain(way, nodes, self.rows(way, nodes), reached))
+            reached, nodes = self.seen.reached.get(way), self.extras.scale.nodes
+            if reached:
+                nodes = reached.nodes
+            rows = self.rows(way, nodes)
+            found.append(Chain(direction=way, nodes=nodes, rows=rows, reached=reached))
         return tuple(found)
 
     def rows(self, way: Way, nodes: int) -> tuple[LayerRow, ...]:
         """Return the layers of a direction for so many nodes, from the devices up."""
-        layers = {
-            layer.name: layer for layer in self.seen.layers if layer.direction == way
-        }
+        layers = {one.name: one for one in self.seen.layers if one.direction == way}
         rows: list[LayerRow] = []
-        below: float | None = None
+        under: float | None = None
         for name in _ORDER:
+            measured, usable, when, loss = None, None, "", None
             layer = layers.get(name)
-            ceiling = layer.ceiling if layer else None
+            if layer and layer.best and layer.ceiling:
+                measured = layer.ceiling.over(nodes).value
+                when = f"{layer.best.day}, {layer.best.nodes} node(s)"
+                if layer.problem:
+                    when += ", not used"
+                else:
+                    usable = measured
             declared = declared_of(name, way, self.extras, nodes)
-            measured = ceiling.over(nodes).value if ceiling else None
-            usable = measured if layer and not layer.problem else None
-            carries = _least((below, declared, usable))
-            when = (
-                f"{layer.best.day}, {layer.best.nodes} node(s)"
-                if layer and layer.best
-                else ""
+            carries = _least((under, declared, usable))
+            if under and carries:
+                loss = 1 - carries / under
+            row = LayerRow(
+                name=name,
+                declared=declared,
+                measured=measured,
+                usable=usable,
+                when=when,
+                carries=carries,
+                loss=loss,
             )
-            when += ", not used" if measured and not usable else ""
-            loss = 1 - carries / below if below and carries else None
-            rows.append(LayerRow(name, declared, measured, usable, when, carries, loss))
-            below = carries
+            rows.append(row)
+            under = carries
         return tuple(rows)
 
     def lowest(self, way: Way, nodes: int) -> tuple[float | None, float | None]:
@@ -169,14 +205,17 @@ def declared_of(
     name: str, way: Way, extras: PartitionExtras, nodes: int
 ) -> float | None:
     """Return what a layer should carry in bytes/s, by the topology; None if it does not say."""
-    parts = ("clients", "servers", "devices")
-    clients, servers, devices = (getattr(extras.topology, part, None) for part in parts)
-    if name == NETWORK and clients:
-        return float(nodes * clients.nic)
-    if name == _SERVERS and servers:
-        return float(servers.count * servers.nic)
-    rate: float | None = getattr(devices, way, None)
-    return devices.count * rate if name == DEVICES and devices and rate else None
+    topology = extras.topology
+    if topology is None:
+        return None
+    if name == NETWORK and topology.clients:
+        return float(nodes * topology.clients.nic)
+    if name == _SERVERS and topology.servers:
+        return float(topology.servers.count * topology.servers.nic)
+    if name == DEVICES and topology.devices:
+        rate: float | None = getattr(topology.devices, way)
+        return rate and topology.devices.count * rate
+    return None
 
 
 def beside(shown: Shown | None, nodes: object, metric: MetricRecord) -> dict[str, str]:
@@ -186,14 +225,19 @@ def beside(shown: Shown | None, nodes: object, metric: MetricRecord) -> dict[str
     comes from the layers of today.
     """
     found = {"declared": "", "measured": "", "held": ""}
-    for way in WAYS if shown and metric.unit in BANDWIDTH_UNITS else ():
-        rates = shown.lowest(way, nodes if type(nodes) is int else 1) if shown else ()
-        known = zip(("declared", "measured"), rates, strict=True)
-        for kind, rate in known if metric.name.startswith(f"{way}_") else ():
-            if rate:
-                found[kind] = with_unit(convert(rate, "B/s", metric.unit), metric.unit)
+    if shown and metric.unit in BANDWIDTH_UNITS:
+        count = nodes if isinstance(nodes, int) else 1
+        for way in WAYS:
+            if metric.name.startswith(f"{way}_"):
+                rates = shown.lowest(way, count)
+                for kind, rate in zip(("declared", "measured"), rates, strict=True):
+                    if rate:
+                        value = convert(rate, "B/s", metric.unit)
+                        found[kind] = with_unit(value, metric.unit)
     if metric.ceiling:
-        kind = "measured" if "measured " in str(metric.ceiling_from) else "declared"
+        kind = "declared"
+        if "measured " in str(metric.ceiling_from):
+            kind = "measured"
         found |= {kind: with_unit(metric.ceiling, metric.unit), "held": kind}
     return found
 
@@ -212,8 +256,10 @@ def of_systems(folder: Path, names: Sequence[str]) -> dict[str, Shown]:
     """
     found: dict[str, Shown] = {}
     for site in folders.site_folders(*folders.site_dirs()):
+        if site.name not in names:
+            continue
         with contextlib.suppress(OSError, ValueError):
-            for shown in of_site(folder, site) if site.name in names else ():
+            for shown in of_site(folder, site):
                 if any(chain.limit for chain in shown.chains):
                     found.setdefault(shown.partition, shown)
     return found
@@ -223,23 +269,8 @@ def table(shown: Shown, wide: bool = False) -> Table:
     """Return the chains of a partition, from the devices up to what was reached."""
     blocks: dict[str, list[tuple[str, ...]]] = {}
     for chain in shown.chains:
-        rows: list[tuple[str, ...]] = []
-        for row in chain.rows:
-            figures = (
-                _rate(row.declared),
-                _rate(row.measured),
-                row.when,
-                _rate(row.carries),
-            )
-            rows.append((row.name, *figures, _percent(row.loss)))
-        if chain.reached:
-            day, rate = (
-                f"{chain.reached.day}, {chain.nodes} node(s)",
-                _rate(chain.reached.bytes_s),
-            )
-            reached = f"reached: {chain.reached.case}"
-            rows.append((reached, "", "", day, rate, _percent(chain.lost_above)))
-        blocks[f"{shown.partition}, {chain.direction}, {chain.nodes} node(s)"] = rows
+        title = f"{shown.partition}, {chain.direction}, {chain.nodes} node(s)"
+        blocks[title] = chain.cells()
     rates = ("declared", "measured", "carries", "lost")
     headings = columns(
         "layer", *rates[:2], "when", *rates[2:], right=rates, whole=rates
@@ -249,7 +280,6 @@ def table(shown: Shown, wide: bool = False) -> Table:
 
 def remarks(shown: Shown) -> Iterator[str]:
     """Yield which layer limits each direction, and what is wrong with the measurements."""
-    unknown = "no layer is declared or measured: declare topology or ceilings (docs/checks.md)"
     for chain in shown.chains:
-        yield f"{chain.direction}: {chain.sentence or unknown}"
+        yield f"{chain.direction}: {chain.sentence}"
     yield from shown.problems

@@ -98,9 +98,7 @@ def contrast(
 
     Raises :class:`CompareError`.
     """
-    from iogauge_extras.compare import (
-        sides,  # with numpy, which takes longer to start than all else
-    )
+    from iogauge_extras.compare import sides
 
     a, b = (
         replace(sides.read(paths.history_dir(), choice, servers[n], tib[n]), name=title)

@@ -3,27 +3,25 @@
 A side is chosen by words such as ``system=mysite,since=2027-01-01``: sessions, dates, stacks,
 targets, sites; or by the name of a session, or its file, and perhaps a case of it. Cases of both sides belong together
 if check, parameters and variant agree. The
-interval is a bootstrap of the ratio of medians (Efron and Tibshirani 1993, percentile method).
+interval is that of the ranks of all ratios (:func:`iogauge_extras.history.statistics.interval`).
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, fields
 from datetime import datetime
 from pathlib import Path
+from statistics import median
 from typing import Any, Final
-
-import numpy as np
-import polars as pl
 
 from iogauge.core.text import count, visible
 from iogauge.core.units import UnitError, convert, moment, with_unit
 from iogauge.core.untrusted import numbers
 from iogauge.records import journal, query
 from iogauge.records.record import MetricRecord, Record
-from iogauge.report.history_table import narrowed
 from iogauge.report.layout import Table, columns
 from iogauge_extras.compare.logs import CompareError, Comparison, Difference
 from iogauge_extras.history.statistics import interval
@@ -210,21 +208,17 @@ def read(
 
 def _of_history(folder: Path, choice: Choice) -> list[Record]:
     since, until = choice.span()
-    columns = (
-        "session",
-        "system",
-        "partition",
-        "environment",
-        "check",
-        "tier",
-        "nodes",
-    )
-    frame = query.load(folder, columns=(*columns, "time", *query.PLACE))
-    for column in columns:
-        if value := getattr(choice, column):
-            frame = frame.filter(pl.col(column).cast(pl.String).is_in(value.split("+")))
-    frame = narrowed(frame, since=since, until=until)
-    return list(query.valid_records(folder, frame.unique(query.PLACE)).values())
+    parts = [query.Choice(since=since, until=until).of_time]
+    for column in ("session", "system", "partition", "environment", "check", "tier"):
+        value = getattr(choice, column)
+        if value:
+            parts.append(query.among(f'"{column}"', value.split("+")))
+    if choice.nodes:
+        parts.append(query.among("CAST(nodes AS TEXT)", choice.nodes.split("+")))
+    with closing(query.connect(folder)) as history:
+        rows = query.rows(history, "DISTINCT file, start", query.every(*parts))
+        places = [(row["file"], row["start"]) for row in rows]
+        return list(query.records(folder, history, places).values())
 
 
 _Key = tuple[str, str, str]
@@ -335,8 +329,13 @@ def _ratio(
             values = (_samples(mine, unit), _samples(other, unit))
     except UnitError:
         return None
-    middle = (float(np.median(first)), float(np.median(second)))
-    low, high = interval(*values)
+    middle = (median(first), median(second))
+    ratio = middle[1] / middle[0]
+    low = high = None
+    if min(len(values[0]), len(values[1])) > 1:
+        _, least, most = interval(*values)
+        # The estimate of the ranks is not the ratio of the medians, which is shown.
+        low, high = min(least, ratio), max(most, ratio)
     if low is None or high is None:
         over, mark = "", "?"
     elif low <= 1 <= high:
@@ -345,7 +344,6 @@ def _ratio(
         mark = "differs"
     else:
         mark = "better" if (low > 1) == (better == "more") else "worse"
-    ratio = middle[1] / middle[0]
     return Ratio(
         case=_name(key, mine[0][0]),
         metric=key[2],

@@ -11,7 +11,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final, Literal
+from typing import Annotated, Final, Literal
 
 import typer
 
@@ -21,9 +21,7 @@ from iogauge.core import paths, untrusted
 from iogauge.core.text import count
 from iogauge_extras.compare.compare_command import contrast
 from iogauge_extras.compare.logs import CompareError
-
-if TYPE_CHECKING:
-    from iogauge_extras.compare.sides import Ratio
+from iogauge_extras.compare.sides import FEWEST_RUNS, Ratio
 
 #: What follows the start, until the end.
 _FILE: Final = "window.json"
@@ -112,8 +110,6 @@ def _show(before: Sequence[str], after: Sequence[str], html: Path | None) -> Non
 
 def effect(ratios: Sequence[Ratio]) -> str:
     """Return what the work did: how many metrics became worse or better, and how many cannot be decided."""
-    from iogauge_extras.compare.sides import FEWEST_RUNS  # with polars
-
     counts = Counter(ratio.mark for ratio in ratios)
     undecided = counts["differs"] + counts["?"]
     few = [ratio for ratio in ratios if min(ratio.runs) < FEWEST_RUNS]

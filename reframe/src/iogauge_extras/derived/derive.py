@@ -273,11 +273,14 @@ class _Case:
         return next((m for m in self.record.metrics if m.name == name), None)
 
     def point(self, value: float) -> Point:
-        kept = {
-            key: getattr(self.record, key)
-            for key in ("partition", "session", "case", "time")
-        }
-        return Point(x=self.x, value=value, **kept)
+        return Point(
+            x=self.x,
+            value=value,
+            partition=self.record.partition,
+            session=self.record.session,
+            case=self.record.case,
+            time=self.record.time,
+        )
 
 
 def _case(record: Record, source: Source, oldest: float) -> _Case | None:
@@ -286,31 +289,32 @@ def _case(record: Record, source: Source, oldest: float) -> _Case | None:
     Raises KeyError, TypeError or ValueError for a record without the source's parameters and keys.
     """
     place = (source.check, source.partition, source.environment)
-    measured = calendar.timegm(time.strptime(record.time, "%Y-%m-%dT%H:%M:%SZ"))
-    if (
-        (record.check, record.partition, record.environment) != place
-        or measured < oldest
-        # Older than these keys, or never decided.
-        or not {"parameters", "overridden", "tier"} <= {*record.order}
-        or record.pinned  # a value of one node, not of the target
-        or set(record.overridden) - {"tier"}  # which is compared below
-        or any(record.parameters[k] != value for k, value in source.fixed.items())
-        or record.tier
-        not in (source.tier, "")  # empty if refused before the tier was known
-    ):
+    if (record.check, record.partition, record.environment) != place:
         return None
-    x = float(record.parameters[source.varied]) if source.varied else source.x
+    measured = calendar.timegm(time.strptime(record.time, "%Y-%m-%dT%H:%M:%SZ"))
+    # Older records lack these keys, and so do those that were never decided.
+    if measured < oldest or not {"parameters", "overridden", "tier"} <= {*record.order}:
+        return None
+    # A pinned one is a value of a node, not of the target. The tier is compared later; it is empty if the case was refused
+    # before it was known.
+    if record.pinned or set(record.overridden) - {"tier"}:
+        return None
+    if record.tier not in (source.tier, ""):
+        return None
+    if any(record.parameters[k] != value for k, value in source.fixed.items()):
+        return None
+    x, name = source.x, record.case
+    if source.varied:
+        x = float(record.parameters[source.varied])
+        name = _name(source, x)
     if source.expected and x not in source.expected:
         return None
-    values = record.to_json() if source.alike else {}
-    uuid = record.fingerprint.get(FILE_SYSTEM, "unknown")
-    return _Case(
-        record,
-        x,
-        _name(source, x) if source.varied else record.case,
-        # The points of one curve are of one file system.
-        (*((key, values[key]) for key in source.alike), (FILE_SYSTEM, uuid)),
-    )
+    # The points of one curve are of one file system.
+    alike = [(FILE_SYSTEM, record.fingerprint.get(FILE_SYSTEM, "unknown"))]
+    if source.alike:
+        values = record.to_json()
+        alike = [*((key, values[key]) for key in source.alike), *alike]
+    return _Case(record, x, name, tuple(alike))
 
 
 def _name(source: Source, x: float) -> str:
@@ -335,9 +339,8 @@ def newest_points(records: Iterable[Record], source: Source, oldest: float) -> O
         if case is None:
             continue
         if not record.metrics:
-            refused.setdefault(
-                (None, case.name), f"{record.verdict.value} in {record.session}"
-            )
+            why = f"{record.verdict.value} in {record.session}"
+            refused.setdefault((None, case.name), why)
         for wanted in source.metrics or map(_metric, record.metrics):
             name, metric = wanted.name, metrics.setdefault(wanted.name, wanted)
             points = by_metric.setdefault(name, {})
@@ -349,16 +352,12 @@ def newest_points(records: Iterable[Record], source: Source, oldest: float) -> O
             else:
                 points[case.name] = case.point(value)
                 agreed = case.alike
-        if (
-            source.expected
-            and by_metric
-            and all(len(p) == len(source.expected) for p in by_metric.values())
-        ):
+        count = len(source.expected)
+        if count and by_metric and all(len(p) == count for p in by_metric.values()):
             break
     left = _left_out(by_metric, refused, [_name(source, x) for x in source.expected])
-    return Operands(
-        metrics, {name: tuple(p.values()) for name, p in by_metric.items()}, tuple(left)
-    )
+    found = {name: tuple(points.values()) for name, points in by_metric.items()}
+    return Operands(metrics, found, tuple(left))
 
 
 def _metric(measured: MetricRecord) -> Metric:

@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -79,6 +79,30 @@ class Formula:
         return [
             left for side in self.sides(operands) for left in side.without(self.rate)
         ]
+
+
+@dataclass(slots=True)
+class _Decided:
+    """What was decided about each metric so far."""
+
+    metrics: list[MetricVerdict] = field(default_factory=list)
+    findings: list[Finding] = field(default_factory=list)
+    #: Names of metrics by verdict, and by the reason for it.
+    reasons: dict[Verdict, dict[str, list[str]]] = field(default_factory=dict)
+
+    def add(self, verdict: Verdict, metric: Metric, reason: str) -> None:
+        """Take a metric's verdict."""
+        names = self.reasons.setdefault(verdict, {}).setdefault(reason, [])
+        names.append(metric.name)
+
+    def judgement(self) -> Judgement:
+        """Return the worst verdict, with the reasons of the metrics that have it."""
+        verdict = worst(list(self.reasons))
+        parts = []
+        for reason, names in self.reasons.get(verdict, {}).items():
+            parts.append(f"{', '.join(names)}: {reason}")
+        text = "; ".join(parts)
+        return Judgement(tuple(self.metrics), tuple(self.findings), verdict, text)
 
 
 def newest_records(folder: Path, source: Source, oldest: float) -> Iterator[Record]:
@@ -208,10 +232,10 @@ class DerivedCheck(JudgedCheck):
         self._await(sources)
         oldest = time.time() - self.max_age_days * 86400
         folder = paths.history_dir() / self.current_system.name
-        operands = [
-            derive.newest_points(newest_records(folder, source, oldest), source, oldest)
-            for source in sources
-        ]
+        operands = []
+        for source in sources:
+            records = newest_records(folder, source, oldest)
+            operands.append(derive.newest_points(records, source, oldest))
         self._demand(operands)
         formulas = self.formulas(*operands)
         metrics = {formula.metric.name: formula.metric for formula in formulas}
@@ -219,49 +243,61 @@ class DerivedCheck(JudgedCheck):
         references, unreferenced = self._references.resolve(
             self, list((promised | metrics).values()), self._overridden
         )
-        decided: list[MetricVerdict] = []
-        findings: list[Finding] = []
-        verdicts: list[tuple[Verdict, str, str]] = []
+        decided = _Decided()
         for formula in formulas:
-            metric, left_out = formula.metric, formula.lacking(operands)
-            lacking = ", ".join(map(str, left_out))
             try:
                 derived = formula.derived(operands)
             except NotComputable as error:
-                waiting = any(not left.measured for left in left_out)
-                saw = f"{error}; left out: {lacking}" if lacking else str(error)
-                outcome = Outcome.WARN if waiting else Outcome.INVALID
-                findings.append(self._finding(outcome, f"not computed: {saw}", metric))
-                verdict = Verdict.UNREFERENCED if waiting else Verdict.INVALID
-                verdicts.append(
-                    (verdict, metric.name, f"{saw}. {self._remedy(sources, waiting)}")
-                )
+                self._not_computed(decided, formula, operands, str(error))
                 continue
-            self._used[metric.name] = derived.used
-            reference = references.get(metric.name)
-            if reference and (doubt := doubt_of_bounds(reference)):
-                findings.append(doubtful(metric.name, doubt))
-            metric_verdict = decide_metric(
-                metric, (derived.value,), findings, reference, unreferenced
+            self._used[formula.metric.name] = derived.used
+            reference = references.get(formula.metric.name)
+            doubt = reference and doubt_of_bounds(reference)
+            if doubt:
+                decided.findings.append(doubtful(formula.metric.name, doubt))
+            metric = decide_metric(
+                formula.metric,
+                (derived.value,),
+                decided.findings,
+                reference,
+                unreferenced,
             )
-            reason = metric_verdict.reason
+            reason, lacking = metric.reason, formula.lacking(operands)
             if lacking:
-                findings.append(
-                    self._finding(Outcome.WARN, f"left out: {lacking}", metric)
-                )
-                reason += f", left out: {lacking}"
-            decided.append(metric_verdict)
-            verdicts.append((metric_verdict.verdict, metric.name, reason))
+                left_out = f"left out: {_listed(lacking)}"
+                finding = self._finding(Outcome.WARN, left_out, formula.metric)
+                decided.findings.append(finding)
+                reason += f", {left_out}"
+            decided.metrics.append(metric)
+            decided.add(metric.verdict, formula.metric, reason)
         for name in sorted(references.keys() - metrics):
             reason = (
                 "has a reference, and cannot be computed: not a metric of all operands"
             )
-            findings.append(self._finding(Outcome.INVALID, reason, promised[name]))
-            verdicts.append((Verdict.INVALID, name, reason))
-        verdict = worst([verdict for verdict, _, _ in verdicts])
-        return Judgement(
-            tuple(decided), tuple(findings), verdict, _summary(verdicts, verdict)
-        )
+            finding = self._finding(Outcome.INVALID, reason, promised[name])
+            decided.findings.append(finding)
+            decided.add(Verdict.INVALID, promised[name], reason)
+        return decided.judgement()
+
+    def _not_computed(
+        self,
+        decided: _Decided,
+        formula: Formula,
+        operands: Sequence[Operands],
+        why: str,
+    ) -> None:
+        """Decide a metric that cannot be computed: it waits for points that were not measured, or it is INVALID."""
+        lacking = formula.lacking(operands)
+        waiting = any(not left.measured for left in lacking)
+        outcome, verdict = Outcome.INVALID, Verdict.INVALID
+        if waiting:
+            outcome, verdict = Outcome.WARN, Verdict.UNREFERENCED
+        if lacking:
+            why = f"{why}; left out: {_listed(lacking)}"
+        finding = self._finding(outcome, f"not computed: {why}", formula.metric)
+        decided.findings.append(finding)
+        remedy = self._remedy(self.sources(), waiting)
+        decided.add(verdict, formula.metric, f"{why}. {remedy}")
 
     def _await(self, sources: Sequence[Source]) -> None:
         """Raise NotMeasured if this run has selected operands that it has not decided yet."""
@@ -288,16 +324,17 @@ class DerivedCheck(JudgedCheck):
     def _demand(self, operands: Sequence[Operands]) -> None:
         """Raise NotComputable or NotMeasured if a source has no valid record."""
         for side, source in zip(operands, self.sources(), strict=True):
-            if not side.metrics:
-                lacking = ", ".join(map(str, side.left_out))
-                fixed = "".join(
-                    f", {name} {value}" for name, value in source.fixed.items()
-                )
-                raise (NotComputable if lacking else NotMeasured)(
-                    f"{source.check} has {lacking or 'no record'} on {source.partition} in environment "
-                    f"{source.environment}, tier {source.tier}{fixed}. "
-                    f"{self._remedy([source], not lacking)}"
-                )
+            if side.metrics:
+                continue
+            refusal, lacking = NotComputable, _listed(side.left_out)
+            if not lacking:
+                refusal, lacking = NotMeasured, "no record"
+            fixed = "".join(f", {name} {value}" for name, value in source.fixed.items())
+            raise refusal(
+                f"{source.check} has {lacking} on {source.partition} in environment "
+                f"{source.environment}, tier {source.tier}{fixed}. "
+                f"{self._remedy([source], refusal is NotMeasured)}"
+            )
 
     def _remedy(self, sources: Sequence[Source], waiting: bool) -> str:
         """Return the remedy for points that lack a valid value."""
@@ -306,22 +343,18 @@ class DerivedCheck(JudgedCheck):
             f"--system={self.current_system.name}:{source.partition}"
             for source in sources
         ]
-        return f"{'Run first' if waiting else 'Find out why, and run'}: {' and '.join(commands)}"
+        what = "Find out why, and run"
+        if waiting:
+            what = "Run first"
+        return f"{what}: {' and '.join(commands)}"
 
     def _metric_record(self, decided: MetricVerdict) -> MetricRecord:
         used = [asdict(point) for point in self._used[decided.metric.name]]
         return replace(super()._metric_record(decided), derived_from=used)
 
 
-def _summary(verdicts: Sequence[tuple[Verdict, str, str]], verdict: Verdict) -> str:
-    """Return the reasons of the metrics that decided the verdict; equal reasons appear once."""
-    by_reason: dict[str, list[str]] = {}
-    for of_metric, name, reason in verdicts:
-        if of_metric is verdict:
-            by_reason.setdefault(reason, []).append(name)
-    return "; ".join(
-        f"{', '.join(names)}: {reason}" for reason, names in by_reason.items()
-    )
+def _listed(left_out: Iterable[LeftOut]) -> str:
+    return ", ".join(map(str, left_out))
 
 
 class CurveCheck(DerivedCheck):

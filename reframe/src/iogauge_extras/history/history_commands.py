@@ -9,6 +9,7 @@ import typer
 from iogauge.cli.screen import Name, Since, System, say, slips
 from iogauge.core import paths
 from iogauge.core.text import visible_lines
+from iogauge.records.query import Choice
 
 
 def propose_references(
@@ -26,11 +27,10 @@ def propose_references(
     ] = None,
 ) -> None:
     """Propose references from what was measured, as a diff to review."""
-    # Imported here because numpy and polars start slowly.
-    from iogauge_extras.history import proposal
+    from iogauge_extras.history import proposal  # with what reads and writes sites
 
     with slips(ValueError):
-        choice = {"system": system, "name": name, "since": since}
+        choice = Choice(system=system, name=name, since=since)
         folder, metrics = paths.history_dir(), metric or ()
         fine = proposal.calibrate(
             folder, choice, metrics, lower, write=write, say=_tell

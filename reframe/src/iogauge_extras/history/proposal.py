@@ -10,13 +10,13 @@ from __future__ import annotations
 import difflib
 import math
 import os
+import sqlite3
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from datetime import date, datetime, timezone
 from pathlib import Path
 from typing import Any, Final, Literal
-
-import polars as pl
 
 from iogauge.core import untrusted, yamlfile
 from iogauge.core.groups import grouped
@@ -26,7 +26,6 @@ from iogauge.core.units import format_value, with_unit
 from iogauge.core.yamlfile import LIMIT_BYTES
 from iogauge.records import query
 from iogauge.records.record import Record
-from iogauge.report.history_table import narrowed
 from iogauge.site import settings
 from iogauge.site.folders import LOCAL, NAME, site_dir
 from iogauge.site.reference_notes import ACCEPTED
@@ -40,7 +39,6 @@ from iogauge_extras.history.runs import (
     Runs,
     SeriesSummary,
     check_one_series,
-    proven,
     runs_of,
     summary_of,
     without_valid_run,
@@ -48,21 +46,6 @@ from iogauge_extras.history.runs import (
 from iogauge_extras.history.statistics import CONFIDENCE
 
 _SOURCE: Final = "calibrated by iogauge from records of this site"
-#: What is known of each run.
-_COLUMNS: Final = (
-    *(
-        "system",
-        "partition",
-        "case",
-        "line",
-        "series",
-        "metric",
-        "unit",
-        "better",
-        "time",
-    ),
-    *("median", "metric_verdict", "confirms", "fingerprint", *query.PLACE),
-)
 _NOTE: Final = "(values marked calibrated are from records of this site)"
 
 
@@ -372,27 +355,27 @@ def site_limits(folder: Path) -> Callable[[str, str], float]:
 
 
 def _chosen(
-    folder: Path, choice: Mapping[str, Any], metrics: Sequence[str]
-) -> pl.DataFrame:
-    """Return the chosen rows of a history; raises ValueError if there are none."""
-    every = query.load(folder, columns=_COLUMNS)
-    present = sorted(every["metric"].drop_nulls().unique())
-    for name in [name for name in metrics if name not in present]:
-        raise CalibrateError(
-            f"no record has the metric {name!r}{did_you_mean(name, present)}; there are: "
-            f"{', '.join(present) or 'none'}"
-        )
-    chosen = narrowed(every, **choice)
+    history: sqlite3.Connection, choice: query.Choice, metrics: Sequence[str]
+) -> query.Condition:
+    """Return the condition of the chosen rows; raises ValueError if there are none."""
+    present = query.column(history, "SELECT DISTINCT name FROM metric ORDER BY name")
+    for name in metrics:
+        if name not in present:
+            raise CalibrateError(
+                f"no record has the metric {name!r}{did_you_mean(name, present)}; there are: "
+                f"{', '.join(present) or 'none'}"
+            )
+    chosen = choice.condition(history)
     if metrics:
-        chosen = chosen.filter(pl.col("metric").is_in(metrics))
-    if chosen.is_empty():
+        chosen = query.every(chosen, query.among("metric", metrics))
+    if not query.rows(history, "1", chosen, "LIMIT 1"):
         raise CalibrateError("no record is chosen: see what 'iogauge history' lists")
     return chosen
 
 
 def calibrate(
     history_folder: Path,
-    choice: Mapping[str, Any],
+    choice: query.Choice,
     metrics: Sequence[str],
     lower: str | None,
     *,
@@ -401,44 +384,44 @@ def calibrate(
 ) -> bool:
     """Say what follows for every system's references, and write them if asked to.
 
-    ``choice`` is one of :func:`narrowed`. Returns whether nothing was refused. Raises ValueError for an impossible choice,
+    Returns whether nothing was refused. Raises ValueError for an impossible choice,
     and :class:`CalibrateError` for a broken site.
     """
     if lower is not None and not lower.strip():
         raise CalibrateError(
             "--lower: expected the reason, which is kept beside the reference"
         )
-    chosen = _chosen(history_folder, choice, metrics)
-    contents = query.fingerprints(
-        history_folder, chosen["fingerprint"].unique().to_list()
-    )
-    last = proven(chosen).unique("line", keep="last")
-    newest = {
-        one.line: one for one in query.valid_records(history_folder, last).values()
-    }
+    with closing(query.connect(history_folder)) as history:
+        chosen = _chosen(history, choice, metrics)
+        listed = query.rows(history, "DISTINCT system", chosen, "ORDER BY system")
+        systems = [row["system"] for row in listed]
+        runs, without = {}, {}
+        for system in systems:
+            of_system = query.Condition("system = ?", (system,))
+            mine = query.every(chosen, of_system)
+            runs[system] = runs_of(history_folder, history, mine)
+            without[system] = without_valid_run(history, mine)
     refused = False
-    for (system,), frame in chosen.sort("system").group_by(
-        ["system"], maintain_order=True
-    ):
-        if not NAME.fullmatch(str(system)):  # a record may say anything
+    for system in systems:
+        if not NAME.fullmatch(system):  # a record may say anything
             raise CalibrateError(
-                f"records of a system named {str(system)!r}: no site has such a name"
+                f"records of a system named {system!r}: no site has such a name"
             )
-        if system == LOCAL and not choice["system"] and chosen["system"].n_unique() > 1:
+        if system == LOCAL and not choice.system and len(systems) > 1:
             say(
                 f"{LOCAL}: left out, because nobody described that machine; name it with --system={LOCAL}"
             )
             continue
-        file = site_dir(str(system)) / FILE
+        file = site_dir(system) / FILE
         proposal = propose(
             read_text(file),
-            runs_of(proven(frame), newest, contents),
+            runs[system],
             site_limits(file.parent),
             lower,
             datetime.now(timezone.utc).date(),
         )
         told = [(one.name, f"{one.state}: {one.text}") for one in proposal.outcomes]
-        told += [(name, f"left out: {why}") for name, why in without_valid_run(frame)]
+        told += [(name, f"left out: {why}") for name, why in without[system]]
         for what, named in grouped(told, lambda one: one[1]).items():
             say(f"{system}: {what}")
             for name, _ in named:

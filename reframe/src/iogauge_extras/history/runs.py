@@ -8,31 +8,33 @@ step or a trend, two populations. docs/design.md has the formulas and simulation
 from __future__ import annotations
 
 import math
-from collections import Counter
+import sqlite3
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from pathlib import Path
+from statistics import median
 from typing import Any, Final, Literal
 
-import numpy as np
-import polars as pl
-
+from iogauge.core.groups import grouped
 from iogauge.core.units import format_value
 from iogauge.evidence.fingerprint import changed
 from iogauge.judge.verdict import Verdict
+from iogauge.records import query
 from iogauge.records.record import Record, short_name
 from iogauge_extras.history import statistics
 
 Better = Literal["more", "less"]
 
-#: Share of healthy runs that meet a bound, with the confidence of :data:`statistics.CONFIDENCE`.
-COVERAGE: Final = 0.99
-
 #: Fewest runs for a calibration.
 LEAST_RUNS: Final = 20
 
-#: With a larger share of runs beyond the bound, the runs are not one population.
+#: With a larger share of runs so many spreads from the median, the runs are not one population.
 _MAX_BEYOND: Final = 0.1
+_FAR: Final = 4.0
+
+#: Variance of a mean over that of a median, of normal values.
+_EFFICIENCY: Final = 2 / math.pi
 
 
 class Refused(ValueError):
@@ -61,7 +63,7 @@ class SeriesSummary:
     @property
     def error(self) -> float:
         """Return the standard error of the logarithm of the median."""
-        return self.spread / math.sqrt(statistics.MEDIAN_EFFICIENCY * self.runs)
+        return self.spread / math.sqrt(_EFFICIENCY * self.runs)
 
 
 def _more(runs: int) -> str:
@@ -90,31 +92,31 @@ def summary_of(
         raise Refused(
             f"{len(wrong)} of {runs} run(s) have a value of {wrong[0]:g}: noise is a share of it"
         )
-    if changes := statistics.change_points(values):
+    changes = statistics.change_points(values)
+    if changes:
         split = changes[-1]
-        old, new = float(np.median(values[:split])), float(np.median(values[split:]))
+        old, new = median(values[:split]), median(values[split:])
         raise Refused(
             f"the level changes on {times[split]:%Y-%m-%d}: median {format_value(old)} in {split} run(s) "
             f"before, {format_value(new)} in {runs - split} from then on ({new / old - 1:+.1%}), as a step or "
             f"a trend. Find out why; if it is to stay: --since {times[split]:%Y-%m-%dT%H:%M:%S}{_more(runs - split)}"
         )
-    median, spread = statistics.location_and_spread(values)
+    middle, spread = statistics.location_and_spread(values)
     if statistics.variation(spread) > max_spread:
         raise Refused(
             f"the noise is too large: coefficient of variation {statistics.variation(spread):.1%} over {runs} runs, the "
             f"site allows {max_spread:.0%} (limits.max_spread)"
         )
     sign = 1 if better == "more" else -1
-    room = statistics.robust_factor(runs, COVERAGE, statistics.CONFIDENCE) * spread
-    bound = median * math.exp(-sign * room)
-    beyond = sum(sign * value < sign * bound for value in values)
+    far = middle * math.exp(-sign * _FAR * spread)
+    beyond = sum(sign * value < sign * far for value in values)
     if beyond > max(1, _MAX_BEYOND * runs):
         raise Refused(
-            f"{beyond} of {runs} runs are worse than the bound {format_value(bound)} that at most "
-            f"{1 - COVERAGE:.1%} should miss: these are two populations, not one with noise. Find out what "
-            "the bad runs have in common"
+            f"{beyond} of {runs} runs are worse than {format_value(far)}, {_FAR:g} spreads from the median: these are "
+            "two populations, not one with noise. Find out what the bad runs have in common"
         )
-    return SeriesSummary(runs=runs, median=median, spread=spread, bound=bound)
+    bound = statistics.bound(values, sign)
+    return SeriesSummary(runs=runs, median=middle, spread=spread, bound=bound)
 
 
 class CalibrateError(ValueError):
@@ -171,55 +173,67 @@ def check_one_series(runs: Runs) -> None:
     )
 
 
-def proven(frame: pl.DataFrame) -> pl.DataFrame:
-    """Return the rows of a frame on which references may rest, oldest first.
-
-    Runs that confirm another run are left out, since a failure caused them.
-    """
-    return frame.filter(
-        pl.col("metric_verdict").is_in([v.value for v in Verdict if v.is_valid]),
-        pl.col("median").is_not_null(),
-        pl.col("confirms").is_null(),
-    ).sort("time", maintain_order=True)
-
-
 def runs_of(
-    frame: pl.DataFrame,
-    newest: Mapping[str, Record],
-    contents: Mapping[str, Mapping[str, Any]],
+    folder: Path, history: sqlite3.Connection, chosen: query.Condition
 ) -> list[Runs]:
-    """Return the runs by line and metric from proven rows.
+    """Return the runs on which references may rest, by line and metric, each oldest first.
 
-    ``newest`` has the newest record of each line, ``contents`` the fingerprints by id.
+    Runs that confirm another run are left out, since a failure caused them. Raises OSError for a file that cannot be
+    read.
     """
-    runs = []
-    for (line, _), rows in frame.group_by(["line", "metric"], maintain_order=True):
-        if str(line) in newest:  # else its file has gone meanwhile
-            last = rows.row(-1, named=True)
-            runs.append(
-                Runs(
-                    record=newest[str(line)],
-                    **{name: last[name] for name in ("metric", "unit", "better")},
-                    times=tuple(rows["time"]),
-                    values=tuple(rows["median"]),
-                    series=tuple(rows["series"]),
-                    contents=tuple(
-                        contents.get(name, {}) for name in rows["fingerprint"]
-                    ),
-                )
-            )
-    return runs
-
-
-def without_valid_run(frame: pl.DataFrame) -> list[tuple[str, str]]:
-    """Return the metrics of a frame that no run measured validly, and why, with what to do next."""
+    rows = query.rows(
+        history,
+        "line, metric, unit, better, time, median, series, fingerprint, file, start",
+        query.every(chosen, query.Condition(query.VALID_RUN)),
+        "ORDER BY line, metric, time, file, start",
+    )
+    contents = query.fingerprints(
+        history, {row["fingerprint"] for row in rows if row["fingerprint"]}
+    )
+    of_metric = grouped(rows, lambda row: (row["line"], row["metric"]))
+    newest = {
+        key: (mine[-1]["file"], mine[-1]["start"]) for key, mine in of_metric.items()
+    }
+    records = query.records(folder, history, newest.values())
     found = []
-    for (partition, case, metric), group in frame.drop_nulls(
-        ["metric", "metric_verdict"]
-    ).group_by(["partition", "case", "metric"], maintain_order=True):
-        verdicts = Counter(map(Verdict, group["metric_verdict"])).most_common()
-        if not any(verdict.is_valid for verdict, _ in verdicts):
-            counted = ", ".join(f"{number} {one.value}" for one, number in verdicts)
-            why = f"no run is valid ({counted}). Next: iogauge explain {verdicts[0][0].value}"
-            found.append((f"{partition} {short_name(str(case))} {metric}", why))
+    for key, mine in of_metric.items():
+        if newest[key] not in records:  # its file has gone meanwhile
+            continue
+        last = mine[-1]
+        runs = Runs(
+            record=records[newest[key]],
+            metric=last["metric"],
+            unit=last["unit"],
+            better=last["better"],
+            times=tuple(query.moment(row["time"]) for row in mine),
+            values=tuple(row["median"] for row in mine),
+            series=tuple(row["series"] for row in mine),
+            contents=tuple(contents.get(row["fingerprint"], {}) for row in mine),
+        )
+        found.append(runs)
+    return found
+
+
+def without_valid_run(
+    history: sqlite3.Connection, chosen: query.Condition
+) -> list[tuple[str, str]]:
+    """Return the metrics that no run measured validly, and why, with what to do next."""
+    rows = query.rows(
+        history,
+        'partition, "case", metric, metric_verdict, count(*) AS number',
+        query.every(chosen, query.Condition("metric IS NOT NULL")),
+        'GROUP BY partition, "case", metric, metric_verdict ORDER BY number DESC',
+    )
+    found = []
+    of_metric = grouped(
+        rows, lambda row: (row["partition"], row["case"], row["metric"])
+    )
+    for (partition, case, metric), mine in sorted(of_metric.items()):
+        verdicts = {Verdict(row["metric_verdict"]): row["number"] for row in mine}
+        if any(verdict.is_valid for verdict in verdicts):
+            continue
+        counted = ", ".join(f"{n} {verdict.value}" for verdict, n in verdicts.items())
+        commonest = next(iter(verdicts))
+        why = f"no run is valid ({counted}). Next: iogauge explain {commonest}"
+        found.append((f"{partition} {short_name(case)} {metric}", why))
     return found

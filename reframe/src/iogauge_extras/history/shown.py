@@ -1,9 +1,10 @@
-"""The states of a history as text or JSON: ``iogauge trend``."""
+"""The states of a history as text or JSON: ``iogauge status --trend``."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from dataclasses import asdict
 from datetime import datetime
 from typing import Any, Final
@@ -15,11 +16,9 @@ from iogauge.core.units import with_unit
 from iogauge.evidence import fingerprint
 from iogauge.records import query
 from iogauge.records.record import short_name
-from iogauge.report.history_table import narrowed
 from iogauge.report.layout import Table, columns
 from iogauge_extras.history import statistics
 from iogauge_extras.history.states import (
-    HEAD,
     LEAST,
     Judged,
     LevelChange,
@@ -202,16 +201,6 @@ def chance(judged: Sequence[Judged], false_alarms: float) -> str:
     )
 
 
-_COLUMNS: Final = (
-    *HEAD,
-    "time",
-    "session",
-    "median",
-    "metric_verdict",
-    "fingerprint",
-    "confirms",
-)
-
 #: At most this many series with too few runs are named.
 _NAMED: Final = 10
 
@@ -228,11 +217,10 @@ def show_trend(
 
     Returns the exit status: 1 for an alarm. Raises ValueError for an option that makes no sense.
     """
-    folder = history_dir()
-    frame = query.load(folder, columns=_COLUMNS)
-    frame = narrowed(frame, system=system, since=since, name=name)
-    judged = states_of(frame, false_alarms=false_alarms)
-    fingerprints = query.fingerprints(folder, fingerprint_ids(judged))
+    choice = query.Choice(system=system, name=name, since=since)
+    with closing(query.connect(history_dir())) as history:
+        judged = states_of(history, choice, false_alarms=false_alarms)
+        fingerprints = query.fingerprints(history, fingerprint_ids(judged))
     if as_json:
         print(to_json(judged, fingerprints))
     else:

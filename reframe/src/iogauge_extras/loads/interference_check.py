@@ -25,13 +25,14 @@ _STORM_FILES: Final = 32
 #: Phases of a repetition, and so the ends of the metrics' names.
 _ALONE, _DISTURBED, _AGAIN = "alone", "disturbed", "again"
 _DISTURBER: Final = "disturber"
+Load = Literal["stream", "metadata"]
 
 
 class _Loads(OneNodeFioCheck):
     """A load alone, beside the other, and alone again; a subclass says on which nodes."""
 
     needs = FIO_METADATA
-    measured: Literal["stream", "metadata"]
+    measured: Load
     transfer = 1 << 20
     #: Seconds for which the disturber runs before and after.
     lead_s: int = LEAD_S
@@ -47,20 +48,25 @@ class _Loads(OneNodeFioCheck):
 
     def promise(self) -> tuple[Metric, ...]:
         """Return each quantity alone, disturbed and alone again, and the disturbed one over both others."""
-        return tuple(
-            replace(metric, name=f"{metric.name}_{end}", unit=unit)
-            for metric in self.quantities()
-            for end, unit in (
-                *((phase, metric.unit) for phase in (_ALONE, _DISTURBED, _AGAIN)),
-                ("ratio", "1"),
-            )
-        )
+        found = []
+        for metric in self.quantities():
+            for phase in (_ALONE, _DISTURBED, _AGAIN):
+                found.append(replace(metric, name=f"{metric.name}_{phase}"))
+            found.append(replace(metric, name=f"{metric.name}_ratio", unit="1"))
+        return tuple(found)
 
-    def _nodes_of(self, load: str) -> int:
+    @property
+    def _other(self) -> Load:
+        """Return the load that disturbs the measured one."""
+        if self.measured == "stream":
+            return "metadata"
+        return "stream"
+
+    def _nodes_of(self, load: Load) -> int:
         """Return on how many nodes a load runs."""
         return 1
 
-    def _on(self, phase: PhasePlan, load: str) -> PhasePlan:
+    def _on(self, phase: PhasePlan, load: Load) -> PhasePlan:
         """Return the phase of a load on its nodes."""
         return phase
 
@@ -88,36 +94,29 @@ class _Loads(OneNodeFioCheck):
 
     def plan(self) -> CasePlan:
         """Lay the stream's files out once; then measure alone, disturbed, and alone again."""
-        streams, storms = (self._nodes_of(load) for load in ("stream", "metadata"))
+        streams, storms = self._nodes_of("stream"), self._nodes_of("metadata")
         layout, jobs = self._jobs(streams)
-        own, streaming = jobs[self.measured], self.measured == "stream"
-        other = "metadata" if streaming else "stream"
-        access = LAID_OUT if streaming else Access(direction="metadata")
-        phases = {
-            name: self._on(
-                self.fio_phase(
-                    replace(own, name=name),
-                    {
-                        f"{metric.name}_{name}": rate
-                        for metric, rate in self.quantities().items()
-                    },
-                    access,
-                ),
-                self.measured,
-            )
-            for name in (_ALONE, _DISTURBED, _AGAIN)
-        }
+        own, other = jobs[self.measured], jobs[self._other]
+        access = LAID_OUT
+        beside: Literal["write", "metadata"] = "metadata"
+        if self.measured == "metadata":
+            access, beside = Access(direction="metadata"), "write"
+        phases: dict[str, PhasePlan] = {}
+        computed: dict[str, Computed] = {}
+        for name in (_DISTURBED, _ALONE, _AGAIN):
+            rates = {f"{m.name}_{name}": rate for m, rate in self.quantities().items()}
+            phase = self.fio_phase(replace(own, name=name), rates, access)
+            phases[name] = self._on(phase, self.measured)
+        for metric in self.quantities():
+            sources = tuple(f"{metric.name}_{name}" for name in phases)
+            ratio = Computed(sources=sources, compute=_over_both)
+            computed[f"{metric.name}_ratio"] = ratio
         pair = disturbed_pair(
-            replace(own, name=_DISTURBED),
-            replace(jobs[other], name=_DISTURBER),
-            self.lead_s,
+            replace(own, name=_DISTURBED), replace(other, name=_DISTURBER), self.lead_s
         )
         disturbed, texts = self._beside(phases[_DISTURBED], *pair)
-        disturbed = replace(
-            disturbed,
-            beside="metadata" if streaming else "write",
-            lasts_s=own.runtime_s + 2 * self.lead_s,
-        )
+        lasts_s = own.runtime_s + 2 * self.lead_s
+        disturbed = replace(disturbed, beside=beside, lasts_s=lasts_s)
         prepared = self._on(
             self.fio_phase(layout, {}, LAID_OUT, repeated=False), "stream"
         )
@@ -129,24 +128,15 @@ class _Loads(OneNodeFioCheck):
             warm_up=False,
             held_bytes=held,
             files=self.tasks_per_node * (streams + jobs["metadata"].files * storms),
-            computed={
-                f"{metric.name}_ratio": Computed(
-                    sources=tuple(
-                        f"{metric.name}_{n}" for n in (_DISTURBED, _ALONE, _AGAIN)
-                    ),
-                    compute=_over_both,
-                )
-                for metric in self.quantities()
-            },
+            computed=computed,
         )
         return replace(case, inputs={**case.inputs, **texts})
 
     def _parse(self, printed: Printed) -> ToolOutput:
-        text, apart = (
-            printed.result + printed.stdout + printed.stderr,
-            printed.files.get("fio.txt", ""),
-        )
-        kind = "write" if self.measured == "stream" else "create"
+        text = printed.result + printed.stdout + printed.stderr
+        apart, kind = printed.files.get("fio.txt", ""), "write"
+        if self.measured == "metadata":
+            kind = "create"
         return parse_disturbed(text, _DISTURBED, _DISTURBER, kind, apart)
 
 
@@ -182,17 +172,22 @@ class InterferenceApartCheck(_Loads):
     fio_case = FioCheck.fio_case
     lead_s = APART_LEAD_S
 
-    def _nodes_of(self, load: str) -> int:
-        first = self.nodes - self.nodes // 2 if self.measured == "stream" else 1
-        return first if load == self.measured else self.nodes - first
+    def _nodes_of(self, load: Load) -> int:
+        first: int = 1
+        if self.measured == "stream":
+            first = self.nodes - self.nodes // 2
+        if load == self.measured:
+            return first
+        rest: int = self.nodes - first
+        return rest
 
-    def _words(self, load: str) -> list[str]:
+    def _words(self, load: Load) -> list[str]:
         """Return the first and the last node of a load, counted from 1."""
-        number = self._nodes_of(load)
-        first = 1 if load == self.measured else self.nodes - number + 1
-        return [str(first), str(first + number - 1)]
+        if load == self.measured:
+            return ["1", str(self._nodes_of(load))]
+        return [str(self.nodes - self._nodes_of(load) + 1), str(self.nodes)]
 
-    def _on(self, phase: PhasePlan, load: str) -> PhasePlan:
+    def _on(self, phase: PhasePlan, load: Load) -> PhasePlan:
         command = [*self._words(load), *phase.command]
         return replace(
             phase, launch="parts", command=command, on_nodes=self._nodes_of(load)
@@ -202,10 +197,7 @@ class InterferenceApartCheck(_Loads):
         self, phase: PhasePlan, measured: FioJob, other: FioJob
     ) -> tuple[PhasePlan, Any]:
         folder = f"{_DISTURBER}.{REP}"
-        words = [
-            *self._words("metadata" if self.measured == "stream" else "stream"),
-            *(f"{_DISTURBER}.fio", f"{folder}/fio.txt"),
-        ]
+        words = [*self._words(self._other), f"{_DISTURBER}.fio", f"{folder}/fio.txt"]
         phase = replace(
             phase, command=[*phase.command, *words], parse=self._parse, folder=folder
         )

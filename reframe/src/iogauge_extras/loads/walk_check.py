@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import Any, Final
 
 from iogauge.cases.storage import StorageCheck
 from iogauge.core import untrusted
 from iogauge.core.measurement import (
     Metric,
+    Moment,
     Phase,
     Quantity,
     ToolOutput,
@@ -41,49 +43,54 @@ def parse(text: str, files: int, data_bytes: int) -> ToolOutput:
 
     ``files`` and ``data_bytes`` are those of each task. The rate is that of all files over the seconds of the slowest task.
     """
-    # A launcher may join the lines of several tasks.
-    begins = [match.start() for match in re.finditer(r'\{"walk"', text)]
+    reports: list[Walked] = []
     try:
-        reports = [
-            Walked.from_json(untrusted.decode_json(text, at)[0]) for at in begins
-        ]
+        # A launcher may join the lines of several tasks.
+        for begin in re.finditer(r'\{"walk"', text):
+            values, _ = untrusted.decode_json(text, begin.start())
+            reports.append(Walked.from_json(values))
     except (ValueError, TypeError) as error:
         raise ToolOutputError(f"walk: a report is damaged: {error}") from error
     if not reports:
         raise ToolOutputError(f"walk: no report: {parsing.excerpt(text)}")
     count, words = len(reports), reports[0].words
-    if len({one.words for one in reports}) > 1 or len(words) != 6:
+    if any(report.words != words for report in reports) or len(words) != 6:
         raise ToolOutputError("walk: the tasks were told different words, or not six")
-    if sorted(one.rank for one in reports) != list(range(count)) or words[-1] != str(
-        count
-    ):
+    ranks = sorted(report.rank for report in reports)
+    if ranks != list(range(count)) or words[-1] != str(count):
         raise ToolOutputError(f"walk: reports of {count} task(s), expected {words[-1]}")
-    for one in reports:
-        if one.files != files or one.seconds <= 0:
+    moments: list[Moment] = []
+    for report in reports:
+        if report.files != files or report.seconds <= 0:
             raise ToolOutputError(
-                f"walk: task {one.rank} handled {one.files} files, expected {files}; it took {one.seconds} s"
+                f"walk: task {report.rank} handled {report.files} files, expected {files}; it took {report.seconds} s"
             )
-    times = tuple(one.seconds for one in reports)
+        for key in ("began", "ended"):
+            moments.append(parsing.moment(report.to_json(), key, "walk"))
+    times = tuple(report.seconds for report in reports)
     name, longest = words[1].removesuffix("-changed"), max(times)
+    versions = parsing.unique(parsing.excerpt(report.walk) for report in reports)
     phase = Phase(
         _KINDS.get(name, name),
         {"rate": Quantity(files * count / longest, "ops/s")},
         longest,
-        bytes_moved=data_bytes * count if name == "import" else None,
         operations=files * count,
         rank_seconds=times,
     )
-    clocks = ((one.to_json(), key) for one in reports for key in ("began", "ended"))
-    return ToolOutput(
+    if name == "import":
+        phase = replace(phase, bytes_moved=data_bytes * count)
+    output = ToolOutput(
         tool="walk",
-        version="+".join(parsing.unique(parsing.excerpt(one.walk) for one in reports)),
+        version="+".join(versions),
         phases=(phase,),
         tasks=count,
-        nodes=len({one.host for one in reports}),
+        nodes=len({report.host for report in reports}),
         command=" ".join(words),
-        parameters={} if name == "unpack" else {"shift": 1},
-        moments=tuple(parsing.moment(said, key, "walk") for said, key in clocks),
+        moments=tuple(moments),
     )
+    if name == "unpack":
+        return output
+    return replace(output, parameters={"shift": 1})
 
 
 class ColdWalkCheck(StorageCheck):
@@ -120,28 +127,32 @@ class ColdWalkCheck(StorageCheck):
     def _phase(self, name: str) -> PhasePlan:
         files, data = self._files, walking.bytes_of(self._files)
         handled = files * {"unpack": len(walking.PARTS), "remove": _COPIES}.get(name, 1)
-        told = (
-            f"{name}-changed" if (name, self.meanwhile) == ("list", "changed") else name
-        )
-        metric, quantity = (
-            (_IMPORT, SECONDS) if name == "import" else (_RATES[name], "rate")
-        )
-        makes = _KINDS[name] == "create"
-        return PhasePlan(
+        words, access = name, Access(direction="metadata", task_offset=1)
+        if name == "unpack":
+            access = Access(direction="metadata")
+        if name == "list" and self.meanwhile == "changed":
+            words = "list-changed"
+        phase = PhasePlan(
             name=name,
-            command=self._words(told, f"tree.{REP}"),
+            command=self._words(words, f"tree.{REP}"),
             launch="tasks",
             parse=lambda printed: parse(printed.result, handled, data),
-            rates={metric.name: (_KINDS[name], quantity)},
-            access=Access(
-                direction="read" if name == "import" else "metadata",
-                task_offset=None if name == "unpack" else 1,
-            ),
-            data_bytes=data * self.nodes if name == "import" else None,
-            stored_bytes=data * self.nodes * (handled // files) if makes else 0,
-            syncs=makes or name == "remove",
+            access=access,
+            syncs=name in ("unpack", "clone", "remove"),
             follows=True,
         )
+        if name == "import":
+            return replace(
+                phase,
+                rates={_IMPORT.name: (_KINDS[name], SECONDS)},
+                access=Access(direction="read", task_offset=1),
+                data_bytes=data * self.nodes,
+            )
+        phase = replace(phase, rates={_RATES[name].name: (_KINDS[name], "rate")})
+        if _KINDS[name] == "create":
+            stored = data * self.nodes * (handled // files)
+            phase = replace(phase, stored_bytes=stored)
+        return phase
 
     def _words(self, phase: str, tree: str) -> list[str]:
         return [AGENT, "walk", phase, DIR, tree, str(self._files), str(self.nodes)]

@@ -11,11 +11,13 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import chain
 from statistics import NormalDist
 from types import MappingProxyType
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, NamedTuple
 
+from iogauge.core.groups import grouped
 from iogauge.core.measurement import (
     Phase,
     Quantity,
@@ -57,18 +59,18 @@ _NAMED: Final = 10
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Probe:
-    """A target or node: its median rate, and its ``share`` of the median of all.
-
-    If it was measured again, both come from those turns: the share is that of the two others. ``t``
-    is then the statistic of Student's test, and ``limit`` what it must fall below.
-    ``in_rounds`` is the share in the rounds.
-    """
+    """A target or node."""
 
     name: str
+    #: Its median rate; of a probe that was measured again, that of those turns.
     rate: float
+    #: Its share of the median of all; of a probe that was measured again, of the two others in those turns.
     share: float
+    #: Its share in the rounds.
     in_rounds: float
+    #: The statistic of Student's test; None of a probe that was not measured again.
     t: float | None = None
+    #: What ``t`` must fall below.
     limit: float = 0.0
 
     @property
@@ -79,20 +81,21 @@ class Probe:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Needle:
-    """All probes, the slowest first; ``median`` is that of their rates, in ``unit``.
+    """All probes of a pass, and what stands out."""
 
-    ``between`` is the robust standard deviation of ln(share) between probes, ``within`` that of the
-    turns of one probe. ``turns`` is the number of turns of each suspect that was measured again,
-    ``rounds`` that of all before. ``fast`` are outliers, the fastest first.
-    """
-
+    #: The slowest first.
     probes: tuple[Probe, ...]
+    #: Median of their rates, in ``unit``.
     median: float
     unit: str
+    #: Robust standard deviation of ln(share) between probes.
     between: float
+    #: That of the turns of one probe.
     within: float
+    #: Turns of each suspect that was measured again, and rounds before.
     turns: int
     rounds: int
+    #: Outliers, the fastest first.
     fast: tuple[Probe, ...]
     max_deviation: float
 
@@ -125,11 +128,9 @@ class Needle:
         One of them at least is slow beyond doubt. What was not measured again is so slow in the rounds that chance
         does not explain it.
         """
-        found: dict[str, list[Probe]] = {}
-        for probe in (
-            self.probes if all(one.name in server_of for one in self.probes) else ()
-        ):
-            found.setdefault(server_of[probe.name], []).append(probe)
+        if not all(probe.name in server_of for probe in self.probes):
+            return {}
+        found = grouped(self.probes, lambda probe: server_of[probe.name])
         scale = max(LEAST_SCALE, self.within) * math.sqrt(math.pi / 2 / self.rounds)
         limit = NormalDist().inv_cdf(FALSE_ALARMS / len(self.probes)) * scale
 
@@ -138,13 +139,12 @@ class Needle:
                 probe in self.open and probe.t is None and math.log(probe.share) < limit
             )
 
-        return {
-            server: mine
-            for server, mine in found.items()
-            if 1 < len(mine) < len(self.probes)
-            and all(map(is_slow, mine))
-            and any(probe.proven for probe in mine)
-        }
+        slow = {}
+        for server, mine in found.items():
+            several = 1 < len(mine) < len(self.probes)
+            if several and all(map(is_slow, mine)) and any(p.proven for p in mine):
+                slow[server] = mine
+        return slow
 
     @property
     def slowest(self) -> Probe:
@@ -171,14 +171,12 @@ class Needle:
             f"at {mine[0].share:.0%} to {mine[-1].share:.0%} of the others"
             for server, mine in servers.items()
         ]
-        told = [probe for mine in servers.values() for probe in mine]
-        slow, unproven = (
-            [p for p in some if p not in told] for some in (self.slow, self.open)
-        )
+        said = list(chain.from_iterable(servers.values()))
+        slow = [probe for probe in self.slow if probe not in said]
         parts += self._named(slow, "that are slow")
-        parts += self._named(
-            unproven, f"below {1 - self.max_deviation:.0%}, and not proven"
-        )
+        unproven = [probe for probe in self.open if probe not in said]
+        below = f"below {1 - self.max_deviation:.0%}, and not proven"
+        parts += self._named(unproven, below)
         if not parts:
             parts.append(f"slowest is {self._say(self.slowest)}")
         seemed = "{0.name} seemed slow in the rounds ({0.in_rounds:.0%}), and is not when measured again {1} times ({0.share:.0%})"
@@ -201,9 +199,12 @@ class Needle:
         )
         if probe.t is None:
             return f"{said}the median of all"
+        below = "not below"
+        if probe.proven:
+            below = "below"
         return (
             f"{said}the others beside it, measured again {self.turns} times (t = {probe.t:.1f}, "
-            f"{'below' if probe.proven else 'not below'} {probe.limit:.1f})"
+            f"{below} {probe.limit:.1f})"
         )
 
 
@@ -211,8 +212,10 @@ def _first(
     probes: Sequence[Probe], say: Callable[[Probe], str], what: str
 ) -> list[str]:
     """Return the words of the first probes, and how many more there are."""
-    more = [f"and {len(probes) - _NAMED} more {what}"] if len(probes) > _NAMED else []
-    return [*map(say, probes[:_NAMED]), *more]
+    parts = [say(probe) for probe in probes[:_NAMED]]
+    if len(probes) > _NAMED:
+        parts.append(f"and {len(probes) - _NAMED} more {what}")
+    return parts
 
 
 def decide(
@@ -244,17 +247,18 @@ def decide(
     median_of = {name: statistics.median(values) for name, values in rates.items()}
     probes = []
     for name, in_round in in_rounds.items():
-        share, t, limit = proofs.get(name, (in_round, None, 0.0))
-        rate = (
-            statistics.median(measured_again[name])
-            if name in proofs
-            else median_of[name]
+        rate, proof = median_of[name], proofs.get(name, _Proof(in_round))
+        if name in proofs:
+            rate = statistics.median(measured_again[name])
+        probe = Probe(
+            name=name,
+            rate=rate,
+            share=proof.share,
+            in_rounds=in_round,
+            t=proof.t,
+            limit=proof.limit,
         )
-        probes.append(
-            Probe(
-                name=name, rate=rate, share=share, in_rounds=in_round, t=t, limit=limit
-            )
-        )
+        probes.append(probe)
     probes.sort(key=lambda probe: (probe.share, probe.name))
     between, within = _between(in_rounds), _within(rates)
     scale = max(LEAST_SCALE, between, within)
@@ -277,28 +281,32 @@ def decide(
     )
 
 
-def _proofs(
-    rates: Mapping[str, Sequence[float]], chosen: Again
-) -> dict[str, tuple[float, float, float]]:
-    """Return share, t and its limit of each suspect that was measured again."""
+class _Proof(NamedTuple):
+    """The share of a probe; of one that was measured again also t and its limit."""
+
+    share: float
+    t: float | None = None
+    limit: float = 0.0
+
+
+def _proofs(rates: Mapping[str, Sequence[float]], chosen: Again) -> dict[str, _Proof]:
+    """Return the proof about each suspect that was measured again."""
     if not rates:
         return {}
-    beside = [
-        statistics.fmean(map(math.log, column))
-        for column in zip(*(rates[name] for name in chosen.others), strict=True)
-    ]
-    found = {
-        name: [math.log(x) - y for x, y in zip(rates[name], beside, strict=True)]
-        for name in chosen.suspects
-    }
+    columns = zip(*(rates[name] for name in chosen.others), strict=True)
+    others = [statistics.fmean(map(math.log, column)) for column in columns]
+    found = {}
+    for name in chosen.suspects:
+        pairs = zip(rates[name], others, strict=True)
+        found[name] = [math.log(own) - other for own, other in pairs]
     variances = {name: statistics.variance(row) for name, row in found.items()}
-    together, turns = statistics.fmean(variances.values()), len(beside)
+    together, turns = statistics.fmean(variances.values()), len(others)
     limit = t_quantile(FALSE_ALARMS / len(found), turns - 1)
     proofs = {}
     for name, row in found.items():
         s = max(LEAST_SCALE, math.sqrt(max(variances[name], together)))
         t = statistics.fmean(row) / (s / math.sqrt(turns))
-        proofs[name] = (math.exp(statistics.median(row)), t, limit)
+        proofs[name] = _Proof(math.exp(statistics.median(row)), t, limit)
     return proofs
 
 
@@ -319,11 +327,11 @@ def _within(rates: Mapping[str, Sequence[float]]) -> float:
     free = len(next(iter(rates.values()))) - 1
     if free < 1:
         return 0.0
-    middle = [statistics.median(column) for column in zip(*rates.values(), strict=True)]
-    variances = [
-        statistics.variance([math.log(x / y) for x, y in zip(row, middle, strict=True)])
-        for row in rates.values()
-    ]
+    middle = list(map(statistics.median, zip(*rates.values(), strict=True)))
+    variances = []
+    for row in rates.values():
+        pairs = zip(row, middle, strict=True)
+        variances.append(statistics.variance([math.log(x / y) for x, y in pairs]))
     return math.sqrt(statistics.median(variances) / (1 - 2 / (9 * free)) ** 3)
 
 
@@ -373,82 +381,76 @@ def parse_rounds(
             f"needle: {len(hosts)} node(s) ({', '.join(hosts)}): expected {planned.nodes}"
         )
     for turn in turns:
-        where, jobs = (
-            f"needle, round {turn.round}, {turn.probe}",
-            turn.output.parameters["jobs"],
-        )
+        where = f"needle, round {turn.round}, {turn.probe}"
+        jobs: Any = turn.output.parameters["jobs"]
         if turn.phase.name != planned.direction:
             raise ToolOutputError(
                 f"{where}: {turn.phase.name}, expected {planned.direction}"
             )
-        if planned.targets and [*jobs] != [turn.probe]:  # type: ignore[misc]
+        if planned.targets and [*jobs] != [turn.probe]:
             raise ToolOutputError(f"{where}: fio ran another job")
     rates = rates_of(table, names, range(1, planned.rounds + 1))
     chosen = again(rates, planned.max_deviation)
-    last = planned.rounds + (turns_again(planned.rounds) if chosen.suspects else 0)
+    last = planned.rounds
+    if chosen.suspects:
+        last += turns_again(planned.rounds)
     later = rates_of(table, chosen.names, range(planned.rounds + 1, last + 1))
-    if beyond := [turn for turn in turns if turn.round > last]:
-        raise ToolOutputError(
-            f"needle: {beyond[0].probe}, round {beyond[0].round}: it was not planned"
-        )
+    for turn in turns:
+        if turn.round > last:
+            raise ToolOutputError(
+                f"needle: {turn.probe}, round {turn.round}: it was not planned"
+            )
     unit = turns[0].quantity.unit
     needle = decide(rates, later, max_deviation=planned.max_deviation, unit=unit)
-    in_order = [
-        {name: float(f"{rate:.5g}") for name, rate in table[number].items()}
-        for number in sorted(table)
-    ]
-    told = {"rates": rates, "rounds": in_order}
-    return _as_output(
-        turns, len(hosts), planned, needle, needle.describe(server_of), told
+    in_order = []
+    for _, row in sorted(table.items()):
+        in_order.append({name: float(f"{rate:.5g}") for name, rate in row.items()})
+    output = _as_output(turns, planned, needle)
+    more = {"rates": rates, "rounds": in_order}
+    nodes = 1 if planned.targets else len(hosts)
+    return replace(
+        output,
+        nodes=nodes,
+        parameters={**output.parameters, **more},
+        notes={"slowest": needle.describe(server_of)},
     )
 
 
-def _as_output(
-    turns: Sequence[Turn],
-    hosts: int,
-    planned: Rounds,
-    needle: Needle,
-    said: str,
-    told: Mapping[str, object],
-) -> ToolOutput:
-    """Return all turns as the output of one execution, with what is told beside fio's options."""
+def _as_output(turns: Sequence[Turn], planned: Rounds, needle: Needle) -> ToolOutput:
+    """Return all turns as the output of one execution, with the options that fio had in all of them."""
     outputs, phases = [turn.output for turn in turns], [turn.phase for turn in turns]
-    tasks = [output.tasks for output in outputs[: planned.nodes]]
-    moved = [phase.bytes_moved for phase in phases if phase.bytes_moved is not None]
-    options = {
-        name: value
-        for name, value in outputs[0].parameters.items()
-        if isinstance(value, str)
-        and all(o.parameters.get(name) == value for o in outputs)
-    }
+    options: dict[str, object] = {}
+    for name, value in outputs[0].parameters.items():
+        alike = all(output.parameters.get(name) == value for output in outputs)
+        if isinstance(value, str) and alike:
+            options[name] = value
     of_turns: list[Any] = [output.parameters["jobs"] for output in outputs]
-    names = unique(name for turn in of_turns for name in turn)
-    jobs = {
-        name: join_options([turn[name] for turn in of_turns if name in turn])
-        for name in names
-    }
+    jobs = {}
+    for name in unique(chain.from_iterable(of_turns)):
+        jobs[name] = join_options([turn[name] for turn in of_turns if name in turn])
+    # Each node has its own tasks; of targets there is one task, which nobody counts.
+    tasks, counts = None, [output.tasks for output in outputs[: planned.nodes]]
+    if not planned.targets and None not in counts:
+        tasks = sum(filter(None, counts))
+    moved = [phase.bytes_moved for phase in phases if phase.bytes_moved is not None]
+    slowest = Quantity(needle.slowest.share, "1")
+    phase = Phase(
+        name=planned.direction,
+        rates={"slowest": slowest, "median": Quantity(needle.median, needle.unit)},
+        seconds=sum(phase.seconds for phase in phases),
+        bytes_moved=sum(moved) if moved else None,
+        operations=sum(phase.operations or 0 for phase in phases),
+    )
+    unsettled = {}
+    if needle.unsettled:
+        unsettled["slowest"] = needle.unsettled
     return ToolOutput(
         tool="fio",
         version=", ".join(unique(output.version for output in outputs)),
-        phases=(
-            Phase(
-                name=planned.direction,
-                rates={
-                    "slowest": Quantity(needle.slowest.share, "1"),
-                    "median": Quantity(needle.median, needle.unit),
-                },
-                seconds=sum(phase.seconds for phase in phases),
-                bytes_moved=sum(moved) if moved else None,
-                operations=sum(phase.operations or 0 for phase in phases),
-            ),
-        ),
-        tasks=None
-        if planned.targets or None in tasks
-        else sum(task or 0 for task in tasks),
-        nodes=1 if planned.targets else hosts,
+        phases=(phase,),
+        tasks=tasks,
         warnings=unique(warning for output in outputs for warning in output.warnings),
-        parameters={**options, "jobs": jobs, **told},
-        notes={"slowest": said},
-        unsettled={"slowest": needle.unsettled} if needle.unsettled else {},
+        parameters={**options, "jobs": jobs},
+        unsettled=unsettled,
         moments=tuple(moment for output in outputs for moment in output.moments),
     )

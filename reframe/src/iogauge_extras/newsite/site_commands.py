@@ -17,6 +17,7 @@ from typing import Annotated, Any
 import typer
 
 from iogauge.cli.planning import planned_cases, show_plan
+from iogauge.cli.queues import Queue
 from iogauge.cli.reporting import write_file
 from iogauge.cli.running import write_probe
 from iogauge.cli.screen import say, slip
@@ -29,7 +30,7 @@ from iogauge.site import folders, programs, settings
 from iogauge.workspace import lock, permission
 from iogauge_extras.newsite import scheduler, writing
 from iogauge_extras.newsite.probe import NodeProbe, look_here, look_through
-from iogauge_extras.newsite.scheduler import Queue, Slurm
+from iogauge_extras.newsite.scheduler import Slurm
 from iogauge_extras.newsite.writing import Described
 
 _Ceiling = Annotated[

@@ -18,6 +18,7 @@ from typing import Any, Final
 import yaml
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
+from iogauge.cli.queues import Queue
 from iogauge.core import commands
 from iogauge.core.paths import project_root
 from iogauge.core.units import format_bytes
@@ -26,7 +27,7 @@ from iogauge.node.kinds import traits
 from iogauge.site.folders import LOCAL
 from iogauge.site.machine import QUICK_FILES, QUICK_FILES_LOCAL
 from iogauge_extras.newsite.probe import NodeProbe
-from iogauge_extras.newsite.scheduler import Modules, Queue, Slurm
+from iogauge_extras.newsite.scheduler import Modules, Slurm
 
 #: What stands before the dash of a partition in a new file.
 _INDENT: Final = "      "
@@ -208,6 +209,9 @@ def unknown(target: Described) -> Iterator[str]:
         yield "the speed of the target: cases are of tier quick. Raise limits.case_bytes until a phase lasts 30 s"
     if not expected(seen):
         yield "settings to expect: iogauge can read no setting here that a site may expect (docs/keys.md, expect)"
+    if target.modules and not target.modules.system:
+        names = ", ".join(target.modules.loaded)
+        yield f"the system of the modules that are loaded ({names}): write modules_system, and modules of the environment"
     if not seen.view.uuid:
         yield f"the identity of the file system: {target.seen.fstype} shows no UUID"
     yield from seen.troubles

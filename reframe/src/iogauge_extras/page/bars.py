@@ -351,13 +351,16 @@ def overviews(
         if not best:
             continue
         several = len({place for place, _, _ in best}) > 1
-        mine = []
+        mine: list[Bar] = []
+        places: set[str] = set()
         for (place, check, name), (value, metric, record) in best.items():
             text = f"{with_unit(metric.median, metric.unit)}, {metric.verdict.value}"
-            label = f"{check} {name}"
+            new = several and place not in places
+            places.add(place)
             mine.append(
                 Bar(
-                    label=f"{place} {label}" if several else label,
+                    heading=place if new else "",
+                    label=f"{check} {name}",
                     value=value,
                     text=format_value(value),
                     tip=f"{record.short_name} {name}: {text}",

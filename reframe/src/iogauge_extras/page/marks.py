@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import partial
 from itertools import takewhile
+from operator import is_
 from pathlib import Path
 from textwrap import shorten
 from typing import Final
-
-import polars as pl
 
 from iogauge.core.groups import grouped
 from iogauge.core.text import count, visible
@@ -19,11 +20,10 @@ from iogauge.judge.verdict import Verdict
 from iogauge.records import query
 from iogauge.records.record import ADDED, Record
 from iogauge.report.endings import Ending
-from iogauge.report.history_table import CASE, in_place, narrowed
+from iogauge.report.history_table import by_place
 from iogauge.report.layout import LOOKS, Column, Table, columns
 from iogauge.report.outcome import notes_of
 from iogauge.report.ranking import Rank, dead_targets, rank_of
-from iogauge_extras.history.states import TOGETHER
 from iogauge_extras.page.news import Alarm, Trouble
 
 #: Runs of a case that are shown.
@@ -53,7 +53,7 @@ class CaseStatus:
     def runs(self) -> str:
         """Return for how many runs the newest verdict holds: ``3 runs``."""
         last = self.verdicts[-1]
-        same = len(list(takewhile(last.__eq__, reversed(self.verdicts))))
+        same = len(list(takewhile(partial(is_, last), reversed(self.verdicts))))
         more = " or more" if same == RUNS else ""
         return count(same, "run") + more
 
@@ -65,35 +65,39 @@ def read_marks(
 
     Raises OSError for a file that cannot be read.
     """
-    wanted = (*CASE, "time", "verdict", "position", *query.PLACE)
-    every = narrowed(query.load(folder, columns=wanted), system=system, name=name)
-    parts = []
-    for part in every.iter_slices(
-        TOGETHER
-    ):  # so that a long history needs little memory
-        cases = (
-            part.select(*CASE, "position")
-            .with_row_index()
-            .filter(pl.col("position") == 0)
+    choice = query.Choice(system=system, name=name)
+    with closing(query.connect(folder)) as history:
+        chosen = choice.of_cases(history)
+        question = f"SELECT id, {_CASE} FROM place WHERE {chosen.text}"
+        # One row for all runs of --repeat.
+        places = grouped(
+            history.execute(question, chosen.values),
+            lambda place: (*tuple(place)[1:4], ADDED.sub("", place["case"])),
         )
-        parts.append(part[cases.group_by(CASE).tail(RUNS)["index"]])
-    newest = pl.concat(parts or [every]).group_by(CASE).tail(RUNS)
-    frame = newest.sort("time", *query.PLACE)
-    shown = (
-        pl.col("case").cast(pl.String).str.replace_all(ADDED.pattern, "")
-    )  # one row for all runs of --repeat
-    cases = frame.group_by(*CASE[:-1], shown, maintain_order=True).agg(
-        pl.col("verdict").tail(RUNS).alias("verdicts"),
-        pl.col("time", *query.PLACE).last(),
-    )
-    if since:
-        cases = cases.filter(pl.col("time") >= since)
-    contents = query.records(folder, cases)
-    return [
-        CaseStatus(tuple(map(Verdict, row["verdicts"])), Record.from_json(contents[at]))
-        for row in sorted(cases.iter_rows(named=True), key=in_place)
-        if (at := (row["source"], row["number"])) in contents
-    ]
+        runs_of = []
+        for mine in places.values():
+            runs = [
+                run for place in mine for run in history.execute(_NEWEST, place[:1])
+            ]
+            runs.sort(key=lambda run: tuple(run)[:3])
+            if not since or query.moment(runs[-1]["time"]) >= since:
+                runs_of.append(runs[-RUNS:])
+        last = [(runs[-1]["file"], runs[-1]["start"]) for runs in runs_of]
+        records = query.records(folder, history, last)
+    found = []
+    for place, runs in zip(last, runs_of, strict=True):
+        if place in records:
+            verdicts = tuple(Verdict(run["verdict"]) for run in runs)
+            found.append(CaseStatus(verdicts, records[place]))
+    return sorted(found, key=lambda case: by_place(case.newest))
+
+
+_CASE: Final = 'system, partition, environment, "case"'
+
+#: The newest runs of a case.
+_NEWEST: Final = f"""
+SELECT time, file, start, verdict FROM run WHERE place = ? AND position = 0 ORDER BY time DESC LIMIT {RUNS}
+"""
 
 
 #: Words of a reason in a row, and cases that ``iogauge`` alone names.

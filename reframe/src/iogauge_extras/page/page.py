@@ -225,7 +225,7 @@ _MARKS_OF_B: Final = {
 
 def comparison(found: Contrast) -> str:
     """Return the page of two sets of records side by side."""
-    from iogauge_extras.compare.sides import told  # with numpy
+    from iogauge_extras.compare.sides import told
 
     headings, rows = told(found.ratios)
 

@@ -61,7 +61,7 @@ def raise_alarm(
     Exit status 0: no trouble; 1: trouble, and every receiver has it; 2: a wrong option or setting;
     3: trouble that a receiver did not get, or that has none. Nothing is sent without trouble.
     """
-    from iogauge_extras.page import receivers  # with numpy and polars
+    from iogauge_extras.page import receivers
     from iogauge_extras.page.news import TEST, collect
 
     with slips(ValueError, OSError):
@@ -147,7 +147,7 @@ def show_status(
     """
     from iogauge.records import query
     from iogauge_extras.page import marks
-    from iogauge_extras.page.news import collect  # with numpy and polars
+    from iogauge_extras.page.news import collect
 
     demand_known(system, name)
     with slips(ValueError, TypeError, OSError):
@@ -211,7 +211,7 @@ def report(
     asked: Asked, since: datetime | None, until: datetime | None
 ) -> tuple[Ending, str]:
     """Return how sessions ended, with what has become worse, and their page: ``iogauge report --html``."""
-    from iogauge_extras.ceilings import table  # with numpy and polars
+    from iogauge_extras.ceilings import table
     from iogauge_extras.page.news import collect
     from iogauge_extras.page.page import page
     from iogauge_extras.page.past import Span

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Final, NamedTuple
-
-import numpy as np
-import polars as pl
 
 from iogauge.core.text import count, visible
 from iogauge.core.units import with_unit
@@ -16,7 +14,6 @@ from iogauge.evidence import fingerprint
 from iogauge.judge.verdict import Verdict
 from iogauge.records import query
 from iogauge.records.record import Record, short_name
-from iogauge.report.history_table import narrowed
 from iogauge_extras.history import states, statistics
 from iogauge_extras.history.states import Judged, State
 from iogauge_extras.page.charts import Curve, Run
@@ -31,17 +28,10 @@ _SIGMAS: Final = 3.0
 #: Most changes of a fingerprint to name.
 _NAMED: Final = 6
 
+#: What is known of a run.
 _COLUMNS: Final = (
-    *(*states.HEAD, "position"),
-    *(
-        "time",
-        "session",
-        "median",
-        "metric_verdict",
-        "verdict",
-        "fingerprint",
-        "confirms",
-    ),
+    'line, series, system, partition, "case", metric, unit, better, position, time, session, median, '
+    "metric_verdict, verdict, fingerprint, confirms"
 )
 UNCHANGED: Final = (
     "nothing that the fingerprint knows (software, client, mount, network) changed with it: look at the "
@@ -69,49 +59,61 @@ class History:
         self._span = span
         #: The newest record of each line.
         self.newest = {record.line: record for record in records}
-        self._frame = narrowed(query.load(folder, columns=_COLUMNS), until=span.until)
-        judged = states.states_of(self._frame, self.newest)
+        self._history = query.connect(folder)
+        self._until = query.Choice(until=span.until)
+        judged = states.states_of(self._history, self._until, self.newest)
         self.judged = {(series.line, series.metric): series for series in judged}
-        known = self._frame["fingerprint"].drop_nulls().unique()
-        self.fingerprints = query.fingerprints(folder, known.to_list())
+        self.fingerprints = query.fingerprints(self._history)
         self._references = {
             (r.line, m.name): drawable(m) for r in records for m in r.metrics
         }
 
-    def _rows(self, line: str, metric: str) -> pl.DataFrame:
-        """Return the rows of a metric, or those of the case; a long history has millions, so none is kept twice."""
-        which = pl.col("metric") == metric if metric else pl.col("position") == 0
-        return self._frame.filter(pl.col("line") == line, which)
-
-    def runs(self, line: str, metric: str) -> list[dict[str, Any]]:
-        """Return the runs of a metric (of the case if empty), oldest first."""
-        rows = self._rows(line, metric)
-        return (
-            rows if metric else rows.with_columns(metric_verdict="verdict")
-        ).to_dicts()
+    def runs(self, line: str, metric: str, count: int = -1) -> list[dict[str, Any]]:
+        """Return the newest runs of a metric (of the case if empty), oldest first; a negative count is no limit."""
+        of_case = query.Condition("position = 0")
+        of_metric = query.Condition("metric = ?", (metric,))
+        condition = query.every(
+            query.Condition("line = ?", (line,)),
+            of_metric if metric else of_case,
+            self._until.of_time,
+        )
+        newest = f"ORDER BY time DESC, file DESC, start DESC LIMIT {count}"
+        found = []
+        for row in reversed(query.rows(self._history, _COLUMNS, condition, newest)):
+            run = dict(row) | {"time": query.moment(row["time"])}
+            if not metric:
+                run["metric_verdict"] = run["verdict"]
+            found.append(run)
+        return found
 
     @property
     def curves(self) -> list[Curve]:
         """Return the curves of all that has a value; what repeats another metric is in the curve of that one."""
-        keys = (
-            self._frame.select("line", "metric")
-            .drop_nulls()
-            .unique(maintain_order=True)
+        lines = query.every(
+            query.among("line", list(self.newest)),
+            query.Condition("metric IS NOT NULL"),
+            self._until.of_time,
         )
-        return [
-            self.curve(*key)
-            for key in keys.iter_rows()
-            if key[0] in self.newest
-            and not ((one := self.judged.get(key)) and one.repeats)
-        ]
+        keys = query.rows(
+            self._history,
+            "line, metric",
+            lines,
+            "GROUP BY line, metric ORDER BY min(time)",
+        )
+        curves = []
+        for line, metric in keys:
+            series = self.judged.get((line, metric))
+            if series is None or not series.repeats:
+                curves.append(self.curve(line, metric))
+        return curves
 
     def curve(self, line: str, metric: str, since: datetime | None = None) -> Curve:
         """Return the newest runs of a metric that have the unit of the last run.
 
         The curve's ``since`` is the begin of the trend's alarm, or ``since`` if there is no such alarm.
         """
-        every, series = self._rows(line, metric), self.judged.get((line, metric))
-        rows = every.tail(SHOWN).to_dicts()
+        series = self.judged.get((line, metric))
+        rows = every = self.runs(line, metric, SHOWN)
         if first := self._span.since:
             rows = [row for row in rows if row["time"] >= first] or rows[-1:]
         last, bound = rows[-1], self._references.get((line, metric))
@@ -153,25 +155,30 @@ class History:
             for (of, name), s in self.judged.items()
             if (of, s.repeats) == (line, metric)
         ]:
-            last = self._rows(line, name).row(-1, named=True)
+            (last,) = self.runs(line, name, 1)
             if last["median"] is not None:
                 value = with_unit(last["median"], last["unit"])
                 yield visible(f"{name} is proportional, newest {value}")
 
-    def _limits(self, rows: pl.DataFrame, series: Judged | None) -> dict[str, Any]:
+    def _limits(
+        self, rows: Sequence[Mapping[str, Any]], series: Judged | None
+    ) -> dict[str, Any]:
         """Return level, control limits and steps of the newest series, if it has a baseline."""
         if series is None or series.level is None:
             return {}
-        valid = states.counting(rows).filter(
-            pl.col("series") == series.series,
-            pl.col("unit").eq_missing(pl.lit(series.unit)),
-        )
-        values = valid["median"].to_list()
-        location, scale = statistics.fit(np.log(np.array([values[: series.baseline]])))
-        low, high = (
-            float(np.exp(location[0] + k * scale[0])) for k in (-_SIGMAS, _SIGMAS)
-        )
-        steps = tuple(valid["time"][k] for k in statistics.change_points(values))
+        valid = [
+            run
+            for run in rows
+            if run["series"] == series.series
+            and run["unit"] == series.unit
+            and run["confirms"] is None
+            and Verdict(run["metric_verdict"]).is_valid
+            and run["median"] > 0
+        ]
+        points = statistics.change_points([run["median"] for run in valid])
+        steps = tuple(valid[point]["time"] for point in points)
+        reach = _SIGMAS * series.spread
+        low, high = series.level * math.exp(-reach), series.level * math.exp(reach)
         return {"level": series.level, "low": low, "high": high, "steps": steps}
 
     def _under(self, row: Mapping[str, Any]) -> str:

@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import requests
 import urllib3
@@ -79,7 +79,7 @@ class Message:
         return f"```\n{body}\n```" + (f"\n{self.link}" if self.link else "")
 
     def to_json(self) -> dict[str, object]:
-        """Body for a webhook: ``text`` is what Slack, Mattermost and Teams show, the rest is for programs."""
+        """Body for a webhook: ``text`` is what Slack and Mattermost show, the rest is for programs."""
         return {
             "text": self.markup,
             "failed": self.alarm.failed,
@@ -91,26 +91,8 @@ class Message:
             "link": self.link,
         }
 
-    def to_card(self) -> dict[str, object]:
-        """Body for a workflow of Teams, which takes a card and no text."""
-        block = {
-            "type": "TextBlock",
-            "text": self.text,
-            "wrap": True,
-            "fontType": "Monospace",
-        }
-        card = {"type": "AdaptiveCard", "version": "1.4", "body": [block]}
-        content = {
-            "contentType": "application/vnd.microsoft.card.adaptive",
-            "content": card,
-        }
-        return {"type": "message", "attachments": [content]}
-
 
 Receiver = Callable[[Message], None]
-
-#: Parts of the addresses of Teams' workflows.
-_TEAMS: Final = (".logic.azure.com", ".powerplatform.com", ".webhook.office.com")
 
 
 def receivers(
@@ -122,41 +104,49 @@ def receivers(
     """
     found: dict[str, Receiver] = {}
     bare = {name: value for name, value in environment.items() if name not in SECRETS}
-    for one in declared:
-        if one.mail:
-            found[f"mail to {', '.join(one.mail)}"] = partial(send_mail, one.mail, bare)
-        if one.command:
-            found[one.command] = partial(run_command, shlex.split(one.command), bare)
-        for file in one.webhook_files:
-            found[file] = partial(
-                post_webhook, Path(file).read_text(encoding="utf-8").strip(), ""
+    for site in declared:
+        if site.mail:
+            found[f"mail to {', '.join(site.mail)}"] = partial(
+                send_mail, site.mail, bare
             )
-    if command := environment.get("IOGAUGE_ALARM_COMMAND", ""):
+        if site.command:
+            words = shlex.split(site.command)
+            found[site.command] = partial(run_command, words, bare)
+        for file in site.webhook_files:
+            url = Path(file).read_text(encoding="utf-8").strip()
+            found[file] = partial(post_webhook, url, "")
+    command = environment.get("IOGAUGE_ALARM_COMMAND", "")
+    if command:
         try:
             words = shlex.split(command)
         except ValueError as error:
             raise ValueError(f"IOGAUGE_ALARM_COMMAND: {error}") from None
         found["command"] = partial(run_command, words, bare)
-    if url := environment.get("IOGAUGE_WEBHOOK_URL", ""):
-        found["webhook"] = partial(
-            post_webhook, url, environment.get("IOGAUGE_WEBHOOK_TOKEN", "")
-        )
-    if token := environment.get("IOGAUGE_GITLAB_TOKEN", ""):
-        number = environment.get("IOGAUGE_NOTE_ON") or environment.get(
-            "CI_MERGE_REQUEST_IID", ""
-        )
-        api, project = (
-            environment.get(name, "") for name in ("CI_API_V4_URL", "CI_PROJECT_ID")
-        )
-        if number and not (api and project):
-            raise ValueError(
-                "a note needs CI_API_V4_URL and CI_PROJECT_ID, which GitLab sets in its jobs"
-            )
-        if number:
-            quoted = urllib.parse.quote(project, safe="")
-            base = f"{api.rstrip('/')}/projects/{quoted}"
-            found["note"] = partial(post_note, base, number, token)
+    url = environment.get("IOGAUGE_WEBHOOK_URL", "")
+    if url:
+        token = environment.get("IOGAUGE_WEBHOOK_TOKEN", "")
+        found["webhook"] = partial(post_webhook, url, token)
+    note = _note(environment)
+    if note:
+        found["note"] = note
     return found
+
+
+def _note(environment: Mapping[str, str]) -> Receiver | None:
+    """Return the receiver that writes on a merge request; None if no variables ask for one."""
+    token = environment.get("IOGAUGE_GITLAB_TOKEN", "")
+    number = environment.get("IOGAUGE_NOTE_ON", "")
+    number = number or environment.get("CI_MERGE_REQUEST_IID", "")
+    if not token or not number:
+        return None
+    api = environment.get("CI_API_V4_URL", "")
+    project = environment.get("CI_PROJECT_ID", "")
+    if not api or not project:
+        raise ValueError(
+            "a note needs CI_API_V4_URL and CI_PROJECT_ID, which GitLab sets in its jobs"
+        )
+    quoted = urllib.parse.quote(project, safe="")
+    return partial(post_note, f"{api.rstrip('/')}/projects/{quoted}", number, token)
 
 
 def send_mail(
@@ -206,8 +196,7 @@ def run_command(
 def post_webhook(url: str, token: str, message: Message) -> None:
     """Post the alarm as JSON; a token goes into the Authorization header. Raises :class:`SendError`."""
     headers = {"Authorization": f"Bearer {token}"} if token else {}
-    teams = any(part in url for part in _TEAMS)
-    _post(url, headers, json=message.to_card() if teams else message.to_json())
+    _post(url, headers, message.to_json())
 
 
 def post_note(base: str, number: str, token: str, message: Message) -> None:
@@ -215,11 +204,11 @@ def post_note(base: str, number: str, token: str, message: Message) -> None:
     if not number.isdigit():
         raise SendError(f"merge request {visible(number)!r}: expected its number")
     address = f"{base}/merge_requests/{number}/notes"
-    _post(address, {"PRIVATE-TOKEN": token}, json={"body": message.markup})
+    _post(address, {"PRIVATE-TOKEN": token}, {"body": message.markup})
 
 
-def _post(url: str, headers: Mapping[str, str], **body: Any) -> None:
-    """Post, again if the other side is late, busy or broken; what it answers is not read.
+def _post(url: str, headers: Mapping[str, str], body: Mapping[str, object]) -> None:
+    """Post JSON, again if the other side is late, busy or broken; what it answers is not read.
 
     Raises :class:`SendError`, which names the host and no more of the address. urllib3 could repeat by itself,
     but not after an answer that does not end, and it logs the whole address.
@@ -228,37 +217,45 @@ def _post(url: str, headers: Mapping[str, str], **body: Any) -> None:
         parts = urllib.parse.urlsplit(url)
         host = visible(parts.hostname or "")
     except ValueError:  # its text may hold what is secret
-        raise SendError("the address is no http(s)://host/...") from None
-    if parts.scheme not in ("http", "https") or not host:
+        host = ""
+    if not host or parts.scheme not in ("http", "https"):
         raise SendError("the address is no http(s)://host/...")
     problem = ""
     for pause in (0.0, *PAUSES):
         time.sleep(pause)
         try:
-            with requests.post(
-                url,
-                headers={"Accept-Encoding": "identity", **headers},
-                auth=lambda request: (
-                    request
-                ),  # no password from ~/.netrc in a token's place
-                timeout=TIMEOUT,
-                verify=_trusted(),
-                allow_redirects=False,  # another host must not be given a token
-                stream=True,
-                **body,
-            ) as answer:
-                if 200 <= answer.status_code < 300:
-                    return
-                problem = f"status {answer.status_code}"
-                if 300 <= answer.status_code < 400:
-                    raise SendError(
-                        f"{host}: {problem}: redirected, which is not followed"
-                    )
-                if answer.status_code < 500 and answer.status_code != 429:
-                    raise SendError(f"{host}: {problem}")
+            status = _status(url, headers, body)
         except (OSError, ValueError, urllib3.exceptions.HTTPError) as error:
             problem = _reason(error)
+            continue
+        problem = f"status {status}"
+        if 200 <= status < 300:
+            return
+        if 300 <= status < 400:
+            raise SendError(f"{host}: {problem}: redirected, which is not followed")
+        if status < 500 and status != 429:
+            raise SendError(f"{host}: {problem}")
     raise SendError(f"{host}: {problem}, {len(PAUSES) + 1} attempts")
+
+
+def _status(url: str, headers: Mapping[str, str], body: Mapping[str, object]) -> int:
+    """Post JSON once, and return the status of the answer."""
+    with requests.post(
+        url,
+        json=body,
+        headers={"Accept-Encoding": "identity", **headers},
+        auth=_as_it_is,
+        timeout=TIMEOUT,
+        verify=_trusted(),
+        allow_redirects=False,  # another host must not be given a token
+        stream=True,
+    ) as answer:
+        return answer.status_code
+
+
+def _as_it_is(request: requests.PreparedRequest) -> requests.PreparedRequest:
+    """Leave a request without a password from ~/.netrc in a token's place."""
+    return request
 
 
 def _trusted() -> str | bool:

@@ -1,0 +1,155 @@
+"""Series that go on although some records know less, and that begin anew with what is not comparable.
+
+A record whose facts were not answered in time belongs to the series of its neighbours, unless what it knows
+contradicts them. A series is divided by the file system, by the layouts that the target passes on, and by the settings
+of the case, where two known values differ.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from iogauge.core.text import digest
+from iogauge.evidence.fingerprint import DIVIDING, FILE_SYSTEM, agree, unanswered
+from iogauge.node.identity import differ
+
+Fingerprint = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """A record of a line: the series that it names itself, and its fingerprint."""
+
+    own: str
+    fingerprint: Fingerprint
+
+
+def others(old: str, new: str) -> bool:
+    """Return whether two values of ``fs.uuid`` have no file system in common."""
+    for one in old.split(" | "):
+        for other in new.split(" | "):
+            if not differ(one, other):
+                return False
+    return True
+
+
+def series_of_line(records: Sequence[Measured]) -> list[str]:
+    """Return the series of each record of a line, in order of time."""
+    names = _rejoined(records)
+    for key in DIVIDING:
+        values = [_value(record.fingerprint, key) for record in records]
+        names = _divided(names, values, key == FILE_SYSTEM)
+    return names
+
+
+def _value(fingerprint: Fingerprint, key: str) -> str | None:
+    value = fingerprint.get(key)
+    return value if isinstance(value, str) else None
+
+
+def _rejoined(records: Sequence[Measured]) -> list[str]:
+    """Return names in which incomplete records have that of the complete one before them, or else after them."""
+    names = [record.own for record in records]
+    incomplete = [bool(unanswered(record.fingerprint)) for record in records]
+    places = range(len(records))
+    for ordered in (reversed(places), places):  # the neighbour before wins
+        near: Measured | None = None
+        for place in ordered:
+            record = records[place]
+            if not incomplete[place]:
+                near = record
+            elif near and agree(near.fingerprint, record.fingerprint):
+                names[place] = near.own
+    return names
+
+
+def _divided(
+    names: Sequence[str], values: Sequence[str | None], of_systems: bool
+) -> list[str]:
+    """Return names that differ where known values differ.
+
+    The first known value of a series keeps its name. A record without a value belongs to the one before it, or else
+    to the one after it.
+    """
+    first: dict[str, list[str]] = {}
+    own: dict[str, str] = {}
+    found: list[str | None] = []
+    for name, value in zip(names, values, strict=True):
+        if value is None:
+            found.append(own.get(name))
+            continue
+        known = first.setdefault(name, [])
+        number = len(known)
+        for place, other in enumerate(known):
+            alike = not others(value, other) if of_systems else value == other
+            if alike:
+                number = place
+                break
+        if number == len(known):
+            known.append(value)
+        own[name] = digest([name, known[number]]) if number else name
+        found.append(own[name])
+    return [new or name for new, name in zip(found, names, strict=True)]
+
+
+#: Rows of a line in order of time.
+_OF_LINE: Final = """
+SELECT run.rowid, record, series.name, fingerprint FROM place CROSS JOIN run ON run.place = place.id
+JOIN series ON series.id = run.own WHERE place.line = ? ORDER BY time, run.file, start, position
+"""
+_KINDS: Final = """
+SELECT DISTINCT own, series, fingerprint FROM place CROSS JOIN run ON run.place = place.id WHERE place.line = ?
+"""
+
+
+def assign(index: sqlite3.Connection, lines: Iterable[str]) -> None:
+    """Set the series of all records of some lines of an index."""
+    contents: dict[int | None, Fingerprint] = {None: {}}
+    for number, content in index.execute("SELECT id, content FROM fingerprint"):
+        contents[number] = json.loads(content)
+    for line in lines:
+        kinds = list(index.execute(_KINDS, (line,)))
+        if not _simple(kinds, contents):
+            _assign(index, line, contents)
+
+
+def _simple(
+    kinds: Sequence[tuple[int, int, int | None]],
+    contents: Mapping[int | None, Fingerprint],
+) -> bool:
+    """Return whether the records of a line have the series that they name: nothing is unanswered, no two values differ."""
+    known: dict[tuple[int, str], str] = {}
+    for own, current, number in kinds:
+        fingerprint = contents[number]
+        if own != current or unanswered(fingerprint):
+            return False
+        for key in DIVIDING:
+            value = _value(fingerprint, key)
+            if value is not None and known.setdefault((own, key), value) != value:
+                return False
+    return True
+
+
+def _assign(
+    index: sqlite3.Connection, line: str, contents: Mapping[int | None, Fingerprint]
+) -> None:
+    rows_of: dict[int, list[int]] = {}
+    records: list[Measured] = []
+    for row, record, own, number in index.execute(_OF_LINE, (line,)):
+        if record not in rows_of:
+            rows_of[record] = []
+            records.append(Measured(own, contents[number]))
+        rows_of[record].append(row)
+    for rows, name in zip(rows_of.values(), series_of_line(records), strict=True):
+        index.execute("INSERT OR IGNORE INTO series (name) VALUES (?)", (name,))
+        for row in rows:
+            index.execute(_SET, (name, row))
+
+
+_SET: Final = (
+    "UPDATE run SET series = (SELECT id FROM series WHERE name = ?) WHERE rowid = ?"
+)
