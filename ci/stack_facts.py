@@ -36,8 +36,9 @@ FILES = {
 }
 # What every site measures with: version, recipe, variants and flags of each tool.
 RECORD = Path(__file__).resolve().with_name("stack.json")
-# What a site may switch on, under the names that the packages give it: told apart, and no fault.
-CHOICES = {"lustre", "hdf5", "ncmpi", "parallel-netcdf"}
+# What a site may switch on or off, under the names that the packages give it: told apart by the fingerprint, and no fault.
+CHOICES = {"lustre", "hdf5", "ncmpi", "parallel-netcdf", "aio", "libaio", "io500"}
+CHOICES |= {"darshan", "elbencho", "iperf3", "osu"}
 # Where a site may differ without measuring something else.
 SITE_VARIANTS = {"scheduler", "log_path", "build_system", "dev_path"}
 VIEW = Path(".spack-env") / "view"
@@ -127,16 +128,13 @@ def flat(tool):
 
 
 def differs_from_record(lock):
-    """Where a lock file differs from what every site measures with, one sentence each."""
-    recorded, here = json.loads(RECORD.read_text()), tools_of(lock)
-    for name in TOOLS:
-        if name in recorded and name in here:
-            there, mine = flat(recorded[name]), flat(here[name])
-            for key in sorted(set(there) | set(mine)):
-                if there.get(key) != mine.get(key):
-                    yield f"{name} {key}: {mine.get(key)} here, {there.get(key)} elsewhere"
-        elif name in recorded or name in here:
-            yield f"{name} is {'here alone' if name in here else 'missing here'}"
+    """Where the tools of a lock file differ from those of every site, one sentence each."""
+    recorded = json.loads(RECORD.read_text())
+    for name, tool in tools_of(lock).items():
+        there, mine = flat(recorded[name]), flat(tool)
+        for key in sorted(set(there) | set(mine)):
+            if there.get(key) != mine.get(key):
+                yield f"{name} {key}: {mine.get(key)} here, {there.get(key)} elsewhere"
 
 
 def provider(lock, spec, virtual):

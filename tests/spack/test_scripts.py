@@ -182,7 +182,6 @@ def test_what_a_sites_rule_changed_is_named(
     assert differs() == [
         "ior namespace: builtin here, iogauge elsewhere",
         "fio cflags: -O0 here, None elsewhere",
-        "fio libaio: False here, True elsewhere",
         "fio version: 3.37 here, 3.42 elsewhere",
     ]
 

@@ -239,6 +239,14 @@ def test_points_of_another_scale_or_file_system_than_the_newest_are_left_out(
     ]
 
 
+def test_points_of_another_file_system_than_todays_are_left_out():
+    old = [record(n, fingerprint={"fs.uuid": "A"}) for n in (1, 2)]
+    assert len(newest(*old).points["write_bw"]) == 2
+    found = derive.newest_points(old, SOURCE, OLDEST, uuid="B")
+    assert not found.points.get("write_bw")
+    assert "tasks=1 (of another file system, A, in s0)" in left(found)
+
+
 def test_a_value_in_another_unit_is_no_point():
     odd = records.metric("write_bw", unit="GB/s")
     assert (

@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from iogauge.cli import doctor
+from iogauge.cli import doctor, ready
 from iogauge.node.kinds import Below
 from iogauge.node.lustre import client
 from iogauge.node.mounts import Mount, Space
 from iogauge.node.view import View
 from iogauge.workspace import lock, permission
-from support.extras import extras
+from support.extras import EXTRAS, extras
 from support.lustre.kernel import kernel
 
 STAND_INS = Path(__file__).parents[1] / "support" / "lustre"
@@ -174,3 +174,21 @@ def test_what_a_site_declares_is_compared_with_what_this_host_sees(
     for check, (_, words) in zip(found, said_of_it, strict=True):
         assert words in check.text
         assert check.remedy and check.remedy in str(check)
+
+
+@pytest.mark.parametrize(("lock", "said"), [(None, 1), ("/s", 0)])
+def test_partitions_on_one_file_system_without_one_lock(lock, said):
+    """Five partitions loaded each other on a real Lustre."""
+    base = {
+        "type": "lustre",
+        "source": "mgs@tcp:/scr",
+        **({"lock": lock} if lock else {}),
+    }
+    partitions = [
+        {"name": name, "extras": {**EXTRAS, "target": {**base, "path": f"/s/{name}"}}}
+        for name in ("a", "b")
+    ]
+    site = {"systems": [{"partitions": partitions}]}
+    found = list(ready._same_file_system(Path("mine"), site))
+    assert len(found) == said
+    assert not found or found[0].remedy.endswith("target: {lock: /s/a}")

@@ -378,6 +378,10 @@ UNTRUE = {
         ),
         "a task left no count": lambda c: _with_tasks(c, 1),
         "no task left a count": (data("nfs4"), lambda c: _with_tasks(c, 0)),
+        "no pipe in the stage directory": (
+            data("lustre"),
+            lambda c: required(unlooked(c)).alter(uncounted="n1: no named pipe"),
+        ),
         "nothing under the mount counts": (data("fuse.bindfs"), lambda c: required(c)),
     },
     ("G8 bytes", INVALID): {
@@ -601,6 +605,11 @@ def test_an_untrue_case_never_passes_and_a_guard_names_why(guard, verdict, name)
     objections = {(f.name, f.outcome.name) for f in decided.findings}
     assert decided.verdict is verdict, (decided.reason, objections)
     assert (guard, verdict.name) in objections
+
+
+def test_why_an_agent_counted_nothing_is_the_reason():
+    decided = judged(UNTRUE["G8 witness", INVALID]["no pipe in the stage directory"])
+    assert "could not be read (n1: no named pipe)" in decided.reason
 
 
 @pytest.mark.parametrize("phase", ["create", "remove"])

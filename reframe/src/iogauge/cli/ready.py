@@ -26,6 +26,12 @@ from iogauge.site.extras import PartitionExtras
 from iogauge.site.references import References
 
 
+def is_named_only(folder: Path) -> bool:
+    """Return whether a site claims no host at all: who names it means the host where it is named."""
+    systems = settings.read_site(folder)[0]["systems"]
+    return bool(systems[0].get("hostnames") == ["^$"])
+
+
 def check(
     names: Annotated[
         list[str] | None, typer.Argument(help="Sites; if omitted, that of this host.")
@@ -61,7 +67,7 @@ def check(
         chosen = every
     summaries = []
     for folder in chosen:
-        here = folder in of_host
+        here = folder in of_host or (not files and is_named_only(folder))
         found, cases = _of_site(folder, here)
         lines += found
         if not here and not files:
@@ -197,8 +203,30 @@ def _of_site(folder: Path, here: bool) -> tuple[list[Check], list[PlannedCase]]:
     if here:
         for partition in site["systems"][0]["partitions"]:
             lines += _of_partition(folder, partition, site)
+        lines += _same_file_system(folder, site)
     cases, more = _as_planned(folder, here)
     return lines + more, cases
+
+
+def _same_file_system(folder: Path, site: Mapping[str, Any]) -> Iterator[Check]:
+    """Yield a line about partitions on one file system with locks of their own: their cases would run at once."""
+    by_identity: dict[str, dict[str, str]] = {}
+    for partition in site["systems"][0]["partitions"]:
+        target = PartitionExtras.of_partition(partition["extras"]).target
+        identity = target.uuid or target.source
+        if identity and target.lock_place:
+            locks = by_identity.setdefault(identity, {})
+            locks[partition["name"]] = target.lock_place
+    for identity, locks in by_identity.items():
+        if len(set(locks.values())) > 1:
+            place = next(iter(locks.values()))
+            yield Check(
+                "note",
+                f"site {folder.name}",
+                f"partitions {', '.join(locks)} lie on one file system, {identity}, and each has its own lock: their cases "
+                "run at once and load each other",
+                f"write into the extras of each: target: {{lock: {place}}}",
+            )
 
 
 def _of_partition(

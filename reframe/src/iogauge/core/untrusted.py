@@ -275,6 +275,19 @@ class Form:
         built._check(where)
         return built
 
+    @classmethod
+    def fits(cls, values: object) -> bool:
+        """Return whether JSON has all keys, with the types of their fields: then :meth:`from_json` need not look at them."""
+        if type(values) is not dict:
+            return False
+        form: Any = cls
+        plan = _plan(form)
+        for name, value in values.items():
+            key = plan.get(name)
+            if key is not None and type(value) not in key.kept:
+                return False
+        return all(name in values for name in _needed(form))
+
     def _check(self, where: str) -> None:
         """Raise TypeError or ValueError for values that have the right type and are wrong all the same."""
 

@@ -88,6 +88,10 @@ def collect(
             processes=noted.counts(observations.PROCESSES),
             printed=noted.counts(observations.PRINTED),
             hidden=noted.hidden(),
+            uncounted="; ".join(
+                f"{host}: {why}"
+                for host, _, why in noted.each(observations.UNCOUNTED, str)
+            ),
             loaded=noted.loaded(),
             found=noted.counts(observations.FOUND),
             neighbours=tuple(dict.fromkeys(neighbours.splitlines())),

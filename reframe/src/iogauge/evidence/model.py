@@ -88,6 +88,8 @@ class Evidence:
     processes: tuple[tuple[float, int], ...] = ()
     printed: tuple[tuple[float, int], ...] = ()
     hidden: tuple[str, ...] = ()
+    #: Why the agent of a node counted nothing; empty if it counted.
+    uncounted: str = ""
     loaded: tuple[Library, ...] = ()
     found: tuple[tuple[float, int], ...] = ()
     neighbours: tuple[str, ...] = ()

@@ -89,8 +89,8 @@ def bytes_witnessed(phase: PhaseView) -> Finding | None:
 
 def _why_unread(phase: PhaseView) -> str:
     """Return why the counters under the mount could not be read; empty if nothing is known."""
-    if not phase.case.evidence.activity and not phase.case.evidence.clocks:
-        return "no agent answered: see the job's errors in the stage directory"
+    if phase.case.evidence.uncounted:
+        return phase.case.evidence.uncounted
     if any(view.on_lustre for view in phase.case.evidence.views):
         return "before Lustre 2.17 only root can read it: run as root, or update the client"
     return ""

@@ -288,7 +288,9 @@ class PhaseView:
 
     @property
     def nodes_lost(self) -> str:
-        """Return in words which nodes left no count of an execution of all nodes; empty if nobody knows."""
+        """Return in words why nodes left no count, or which left none of an execution of all nodes; empty if nobody knows."""
+        if self.case.evidence.uncounted:
+            return self.case.evidence.uncounted
         nodes, gone = {view.host for view in self.case.evidence.views}, set[str]()
         for execution in self.executions:
             if execution.counts.expected >= len(nodes) > 1:

@@ -28,7 +28,7 @@ from iogauge.node.identity import is_upper
 from iogauge.node.kinds import kind_of
 from iogauge.node.mounts import find_mount, upper_directory
 from iogauge.node.view import View
-from iogauge.plan.observations import CONTENTS, note
+from iogauge.plan.observations import CONTENTS, UNCOUNTED, note
 from iogauge.plan.stage import ALIVE, OPENED, REFUSAL, REFUSED, WORD, JobOrder, Opened
 from iogauge.workspace import directory, removal
 
@@ -132,9 +132,10 @@ class _LeadAgent:
             self._bell = ControlPipe(self._directory)
             leaving.callback(self._bell.close)
         except OSError as error:
-            _say(
-                f"iogauge: no counters of this node: no named pipe in the stage directory: {error}"
-            )
+            why = f"no named pipe in the stage directory: {error}"
+            _say(f"iogauge: no counters of this node: {why}")
+            with contextlib.suppress(OSError):
+                note(UNCOUNTED, why)
         waiting = b""
         print(WORD, flush=True)
         while chunk := self._heard():

@@ -29,7 +29,7 @@ TASKS: Final = "tasks"
 
 # What agents note. A node's answers to commands, as its view, are noted under the words that the command was given.
 
-#: Bytes read and written under the target's mount; inodes and bytes in use, where the file system counts them.
+#: Bytes read and written under the target's mount; inodes in use, where the file system counts them.
 MOVED: Final = "moved"
 #: Bytes that the first task of the first node passed to read(2) and write(2).
 ASKED: Final = "asked"
@@ -50,6 +50,8 @@ CONTENTS: Final = "contents"
 LAYOUTS: Final = "layouts"
 #: All counters of the node: execution, ``before`` or ``after`` it, and what differs from the look before.
 COUNTERS: Final = "counters"
+#: Why the agent of a node counts nothing.
+UNCOUNTED: Final = "uncounted"
 #: Why the case may not have held the target's lock to the end; empty if it did.
 LOST: Final = "lost"
 #: A node's server: its address ``HOST,PORT``, and its process.

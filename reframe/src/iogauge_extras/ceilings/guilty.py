@@ -48,17 +48,13 @@ class Guilty:
 
     def __str__(self) -> str:
         """Return a sentence: ``n3 is slow: 6 of its 6 pairs at 168 to 170 MiB/s, the others at 842 to 1608``."""
-        verb = {"sender": "sends slowly", "receiver": "receives slowly"}.get(
-            self.kind, "is slow"
-        )
-        name = f"the link {self.name}" if self.kind == "link" else self.name
-        of = (
-            "both directions"
-            if self.kind == "link"
-            else f"{self.pairs} of its {self.pairs} pairs"
-        )
-        own, others = (_range(one) for one in (self.own, self.others))
-        return f"{name} {verb}: {of} at {own} MiB/s, the others at {others}"
+        verbs = {"sender": "sends slowly", "receiver": "receives slowly"}
+        what = f"{self.name} {verbs.get(self.kind, 'is slow')}"
+        of = f"{self.pairs} of its {self.pairs} pairs"
+        if self.kind == "link":
+            what, of = f"the link {what}", "both directions"
+        own, others = _range(self.own), _range(self.others)
+        return f"{what}: {of} at {own} MiB/s, the others at {others}"
 
 
 def _names(kind: GuiltyKind, sender: str, receiver: str) -> tuple[str, ...]:
@@ -72,16 +68,19 @@ def _names(kind: GuiltyKind, sender: str, receiver: str) -> tuple[str, ...]:
 
 
 def _range(both: tuple[float, float]) -> str:
-    least, most = (format_value(value) for value in both)
-    return least if least == most else f"{least} to {most}"
+    least, most = map(format_value, both)
+    if least == most:
+        return least
+    return f"{least} to {most}"
 
 
 def find(rounds: Sequence[Mapping[str, float]], max_deviation: float) -> list[Guilty]:
     """Return what is guilty, the slowest first; ``rounds`` are rates by ``SENDER to RECEIVER``, all positive."""
     turns: list[_Turn] = []
-    for pair, rate in ((pair, rate) for one in rounds for pair, rate in one.items()):
-        sender, _, receiver = pair.partition(" to ")
-        turns.append((sender, receiver, math.log(rate)))
+    for rates in rounds:
+        for pair, rate in rates.items():
+            sender, _, receiver = pair.partition(" to ")
+            turns.append((sender, receiver, math.log(rate)))
     nodes = {name for a, b, _ in turns for name in (a, b)}
     found: list[Guilty] = []
     while len(found) < max(1, len(nodes) // 2):
@@ -97,19 +96,20 @@ def _worst(turns: Sequence[_Turn], least: float) -> tuple[Guilty, list[_Turn]] |
     """Return the slowest candidate that is beyond doubt, and the turns without it."""
     for kind, candidates in _candidates(turns):
         best: tuple[float, Guilty, list[_Turn]] | None = None
-        for name, mine in sorted(candidates.items(), key=lambda one: _middle(one[1]))[
-            :_LOOKED_AT
-        ]:
+        slowest = sorted(candidates, key=lambda name: _middle(candidates[name]))
+        for name in slowest[:_LOOKED_AT]:
+            mine = candidates[name]
             ours = set(mine)
             others = [turn for turn in turns if turn not in ours]
             if not _beyond_doubt(mine, others, len(candidates), least):
                 continue
-            pairs, own, rest = (
-                len({turn[:2] for turn in mine}),
-                _ends(mine),
-                _ends(others),
+            guilty = Guilty(
+                kind=kind,
+                name=name,
+                pairs=len({turn[:2] for turn in mine}),
+                own=_ends(mine),
+                others=_ends(others),
             )
-            guilty = Guilty(kind=kind, name=name, pairs=pairs, own=own, others=rest)
             gap = _middle(mine) - _middle(others)
             if best is None or gap < best[0]:
                 best = (gap, guilty, others)
@@ -148,15 +148,13 @@ def _beyond_doubt(
     slow = sum(value < limit for value in rest)
     if tests * ((slow + 0.5) / (len(rest) + 1)) ** len(own) > FALSE_ACCUSATIONS:
         return False
-    squares = sum(
-        (value - statistics.fmean(values)) ** 2
-        for values in (own, rest)
-        for value in values
-    )
+    squares = 0.0
+    for values in (own, rest):
+        mean = statistics.fmean(values)
+        squares += sum((value - mean) ** 2 for value in values)
     freedom = len(own) + len(rest) - 2
-    scale = max(_LEAST_SCALE, math.sqrt(squares / freedom)) * math.sqrt(
-        1 / len(own) + 1 / len(rest)
-    )
+    scale = max(_LEAST_SCALE, math.sqrt(squares / freedom))
+    scale *= math.sqrt(1 / len(own) + 1 / len(rest))
     t = (statistics.fmean(own) - statistics.fmean(rest)) / scale
     return t < t_quantile(FALSE_ACCUSATIONS / tests, freedom)
 

@@ -17,6 +17,7 @@ from typing import Any, Final
 
 from iogauge.core.measurement import Metric
 from iogauge.evidence.fingerprint import FILE_SYSTEM
+from iogauge.node.identity import differ
 from iogauge.records.record import MetricRecord, Record
 
 #: Share of the plateau at which a curve counts as saturated.
@@ -321,11 +322,14 @@ def _name(source: Source, x: float) -> str:
     return f"{source.varied}={x:g}"
 
 
-def newest_points(records: Iterable[Record], source: Source, oldest: float) -> Operands:
+def newest_points(
+    records: Iterable[Record], source: Source, oldest: float, uuid: str | None = None
+) -> Operands:
     """Return the newest valid value of every point and metric, and the points without a value.
 
     ``records`` come newest first and are read no further than needed. ``oldest`` is in seconds
-    since the epoch. A record without the source's parameters and keys is skipped.
+    since the epoch. A record without the source's parameters and keys is skipped. A point of another file system than
+    ``uuid``, that of the target today, has no value; None if it is unknown.
     """
     metrics = {metric.name: metric for metric in source.metrics}
     by_metric: dict[str, dict[str, Point]] = {name: {} for name in metrics}
@@ -337,6 +341,11 @@ def newest_points(records: Iterable[Record], source: Source, oldest: float) -> O
         except (KeyError, TypeError, ValueError, OverflowError):
             continue
         if case is None:
+            continue
+        measured_on = str(record.fingerprint.get(FILE_SYSTEM, ""))
+        if uuid and differ(uuid, measured_on):
+            gone = f"of another file system, {measured_on}, in {record.session}"
+            refused.setdefault((None, case.name), gone)
             continue
         if not record.metrics:
             why = f"{record.verdict.value} in {record.session}"

@@ -232,10 +232,13 @@ class DerivedCheck(JudgedCheck):
         self._await(sources)
         oldest = time.time() - self.max_age_days * 86400
         folder = paths.history_dir() / self.current_system.name
+        declared = self.current_partition.extras.get("target", {}).get("uuid")
         operands = []
         for source in sources:
+            here = source.partition == self.current_partition.name
             records = newest_records(folder, source, oldest)
-            operands.append(derive.newest_points(records, source, oldest))
+            uuid = declared if here else None
+            operands.append(derive.newest_points(records, source, oldest, uuid))
         self._demand(operands)
         formulas = self.formulas(*operands)
         metrics = {formula.metric.name: formula.metric for formula in formulas}

@@ -46,17 +46,22 @@ class MixedCheck(FioCheck):
 
     def declared(self) -> dict[str, Any]:
         """Return the defaults of every check; the nodes follow from the span."""
-        nodes = 1 if self.span == "one-client" else self.site.scale.nodes
+        nodes = 1
+        if self.span == "all":
+            nodes = self.site.scale.nodes
         return {**super().declared(), "nodes": nodes}
 
     @property
     def _compared(self) -> dict[Metric, str]:
         """Return fio's quantity of what the reads beside writes are compared by."""
-        tails = ("p50", "p99", "p999") if self.order == "random" else ("p50", "p99")
-        return {READ_IOPS: "iops"} | {
-            Metric(f"read_{name}", "us", "less", tail=name != "p50"): f"latency_{name}"
-            for name in tails
-        }
+        tails = ["p50", "p99"]
+        if self.order == "random":
+            tails.append("p999")
+        found = {READ_IOPS: "iops"}
+        for name in tails:
+            metric = Metric(f"read_{name}", "us", "less", tail=name != "p50")
+            found[metric] = f"latency_{name}"
+        return found
 
     def promise(self) -> tuple[Metric, ...]:
         """Return both bandwidths and operations, the reads' latencies, and each of the reads' over that alone."""
@@ -101,13 +106,15 @@ class MixedCheck(FioCheck):
         reads = Access(
             direction="read", o_direct=self.o_direct, evict=not self.o_direct
         )
-        # fio merges no percentiles of nodes.
-        compared = {
-            m.name: q
-            for m, q in self._compared.items()
-            if self.nodes == 1 or q == "iops"
-        }
-        rates = {f"{name}_alone": quantity for name, quantity in compared.items()}
+        compared, rates, ratios = {}, {}, {}
+        for metric, quantity in self._compared.items():
+            # fio merges no percentiles of nodes.
+            if self.nodes == 1 or quantity == "iops":
+                name = metric.name
+                compared[name], rates[f"{name}_alone"] = quantity, quantity
+                sources = (name, f"{name}_alone")
+                ratio = Computed(sources=sources, compute=Quantity.over)
+                ratios[f"{name}_ratio"] = ratio
         before = self.fio_phase(alone, rates, reads, verifies=checks_of(layout))
         read = self.fio_phase(mixed, {READ_BW.name: "bw", **compared}, reads)
         written = {WRITE_BW.name: ("write", "bw"), WRITE_IOPS.name: ("write", "iops")}
@@ -115,10 +122,5 @@ class MixedCheck(FioCheck):
             layout,
             [alone, mixed],
             [before, read, read.also("beside", written, writes)],
-            computed={
-                f"{name}_ratio": Computed(
-                    sources=(name, f"{name}_alone"), compute=Quantity.over
-                )
-                for name in compared
-            },
+            computed=ratios,
         )

@@ -289,8 +289,9 @@ def ratios(title: str, found: Sequence[Ratio]) -> str:
     return rows(title, drawn, 1 / reach, reach, ticks)
 
 
-#: Units that an overview has an axis for.
+#: Units that an overview has an axis for, and the most bars that are one glance.
 _OVERVIEWS: Final = ("MiB/s", "ops/s")
+_MOST: Final = 40
 
 
 class Published(NamedTuple):
@@ -348,7 +349,7 @@ def overviews(
     others = _published()
     for unit in _OVERVIEWS:
         best = _best(records, unit)
-        if not best:
+        if not 0 < len(best) <= _MOST:
             continue
         several = len({place for place, _, _ in best}) > 1
         mine: list[Bar] = []

@@ -284,11 +284,14 @@ def _joined(troubles: Sequence[Trouble]) -> Trouble:
     elif len(sentences) == 1:
         reason = next(iter(notes.values()))
     remedies = dict.fromkeys(t.remedy for t in troubles if t.remedy)
+    name = count(len(cases), "case")
+    if first.rank is Rank.DEAD_TARGET:
+        name = f"all {name}"
     return Trouble(
         kind=first.kind,
         rank=first.rank,
         where=first.where,
-        case="" if lacking else count(len(cases), "case"),
+        case="" if lacking else name,
         reason=reason,
         cases="" if lacking else ", ".join(cases),
         remedy="; ".join(remedies),
@@ -389,12 +392,15 @@ def _of_record(
 def _with_load(cause: str, record: Record) -> str:
     """Return a cause with the load of the nodes, if that may explain a loss."""
     load = load_of(record)
-    if load is None or load < _LOADED:
+    if record.busy:
+        text = f"{record.busy}: see what else runs there, and measure again without it"
+    elif load is not None and load >= _LOADED:
+        text = (
+            f"the nodes were loaded before the run, {load:g} x their cores: see what else runs there, "
+            "and measure again without it"
+        )
+    else:
         return cause
-    text = (
-        f"the nodes were loaded before the run, {load:g} x their cores: see what else runs there, "
-        "and measure again without it"
-    )
     return text if cause in ("", UNCHANGED) else f"{cause}; and {text}"
 
 

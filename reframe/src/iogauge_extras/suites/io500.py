@@ -16,6 +16,7 @@ import configparser
 import math
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Final
 
 from iogauge.core.measurement import (
@@ -25,7 +26,7 @@ from iogauge.core.measurement import (
     ToolOutput,
     ToolOutputError,
 )
-from iogauge.tools.mdtest import SHIFT, RankPhase, parse_rank_csv
+from iogauge.tools.mdtest import SHIFT, parse_rank_csv
 from iogauge.tools.parsing import excerpt, local_moment, unique
 
 #: The scored phases in IO500's order.
@@ -110,14 +111,15 @@ def ini(*layers: Mapping[str, Mapping[str, str | int | bool]]) -> str:
     for layer in layers:
         for section, options in layer.items():
             sections.setdefault(section, {}).update(options)
-    return "\n".join(
-        f"[{section}]\n"
-        + "".join(
-            f"{key} = {str(value).upper() if isinstance(value, bool) else value}\n"
-            for key, value in options.items()
-        )
-        for section, options in sections.items()
-    )
+    lines = []
+    for section, options in sections.items():
+        lines.append(f"[{section}]")
+        for key, value in options.items():
+            if isinstance(value, bool):
+                value = str(value).upper()
+            lines.append(f"{key} = {value}")
+        lines.append("")
+    return "\n".join(lines)
 
 
 def geometric_mean(values: Sequence[float]) -> float:
@@ -149,27 +151,23 @@ def parse(result: str, stdout: str, files: Mapping[str, str]) -> ToolOutput:
     config = _sections(_file(files, "config.ini"), "io500: config.ini")
     nodes, shift = _placing(files, tasks)
     of_phase = {phase.name: phase.operations or 0 for phase in phases}
-    found, made = (
-        of_phase["find"],
-        sum(of_phase[f"mdtest-{k}-write"] for k in ("easy", "hard")),
-    )
-    missed = (
-        [f"find looked at {found} files, mdtest made {made}"] if found < made else []
-    )
+    complaints = _complaints(result, stdout)
+    found = of_phase["find"]
+    made = of_phase["mdtest-easy-write"] + of_phase["mdtest-hard-write"]
+    if found < made:
+        complaints.append(f"find looked at {found} files, mdtest made {made}")
+    lengths = {}
+    for name in order:
+        if "t_delta" in sections[name]:
+            delta = sections[name]["t_delta"]
+            lengths[name] = _number(delta, f"t_delta of {name}")
     parameters: dict[str, object] = {
         "jobs": config,
         "data_type": config.get("global", {}).get("datapackettype", ""),
-        **{
-            name: float(sections["SCORE"][name].split()[0])
-            for name in ("bw", "md", "score")
-        },
-        # Seconds of a phase with its preparation.
-        "lengths": {
-            name: _number(sections[name]["t_delta"], f"t_delta of {name}")
-            for name in order
-            if "t_delta" in sections[name]
-        },
+        "lengths": lengths,
     }
+    for name in ("bw", "md", "score"):
+        parameters[name] = float(sections["SCORE"][name].split()[0])
     if shift is not None:
         parameters["shift"] = shift
     return ToolOutput(
@@ -179,7 +177,7 @@ def parse(result: str, stdout: str, files: Mapping[str, str]) -> ToolOutput:
         phases=tuple(phases),
         tasks=tasks,
         nodes=nodes,
-        warnings=unique([*_complaints(result, stdout), *missed]),
+        warnings=unique(complaints),
         parameters=parameters,
         moments=tuple(_moments(sections)),
         totals={
@@ -193,9 +191,9 @@ def parse(result: str, stdout: str, files: Mapping[str, str]) -> ToolOutput:
 def _begin(result: str) -> tuple[dict[str, dict[str, str]], int]:
     """Return the sections and the number of processes; raises ToolOutputError."""
     # Until SC21 the first lines had no section, or told no processes.
-    sections = (
-        _sections(result, "io500: result.txt") if result.lstrip()[:1] == "[" else {}
-    )
+    sections: dict[str, dict[str, str]] = {}
+    if result.lstrip()[:1] == "[":
+        sections = _sections(result, "io500: result.txt")
     procs = sections.get("run", {}).get("procs", "")
     if not re.fullmatch(r"[1-9]\d{0,8}", procs):
         raise ToolOutputError(
@@ -239,7 +237,8 @@ def _scores(sections: Mapping[str, Mapping[str, str]], stdout: str) -> dict[str,
         for name in PHASES
         if "score" in sections.get(name, {})
     }
-    if missing := [name for name in PHASES if not scores.get(name)]:
+    missing = [name for name in PHASES if not scores.get(name)]
+    if missing:
         raise ToolOutputError(
             f"io500: {len(PHASES) - len(missing)} of {len(PHASES)} phases have a score, {missing[0]} has "
             "none. IO500 leaves such a phase out of the total"
@@ -250,9 +249,8 @@ def _scores(sections: Mapping[str, Mapping[str, str]], stdout: str) -> dict[str,
         raise ToolOutputError(
             "io500: expected one line of the total score: it was killed before its end"
         )
-    bandwidth, rate = (
-        geometric_mean([scores[n] for n in of]) for of in (BANDWIDTHS, RATES)
-    )
+    bandwidth = geometric_mean([scores[name] for name in BANDWIDTHS])
+    rate = geometric_mean([scores[name] for name in RATES])
     follows = {"bw": bandwidth, "md": rate, "score": math.sqrt(bandwidth * rate)}
     for (key, ours), said in zip(follows.items(), printed[0], strict=False):
         theirs = _number(final[key].split()[0] if final[key] else "", key)
@@ -307,10 +305,9 @@ def _phase_of_ior(
         for letter, size, unit in _WORD.findall(section.get("exe", ""))
     }
     transfer = words.get("t", 0)
-    if moved := _MOVED.findall(text):
-        size = int(moved[-1])
-    else:
-        size = words.get("b", 0) * words.get("s", 1) * tasks
+    size = words.get("b", 0) * words.get("s", 1) * tasks
+    for moved in _MOVED.findall(text):
+        size = int(moved)
     if not transfer or not size:
         raise ToolOutputError(
             f"io500: {name}: expected an exe with -t and -b, found {excerpt(section.get('exe', ''))}"
@@ -345,35 +342,32 @@ def _phase_of_mdtest(
         ranks = parse_rank_csv(_file(files, f"{name}.csv"), tasks)
     except ToolOutputError as error:
         raise ToolOutputError(f"io500: {name}.csv: {error}") from error
-    timed: RankPhase | None = next(
-        (phase for phase in ranks if phase.name == kind), None
-    )
-    if timed is None or abs(timed.rate_ops_s / 1000 - score) > 0.001 * score:
-        rate = "no rate" if timed is None else f"{timed.rate_ops_s / 1000:.6f}"
-        raise ToolOutputError(
-            f"io500: {name}: the score is {score:.6f} kIOPS, and mdtest has {rate}"
-        )
+    said = f"io500: {name}: the score is {score:.6f} kIOPS, and mdtest has"
+    timed = next((phase for phase in ranks if phase.name == kind), None)
+    if timed is None:
+        raise ToolOutputError(f"{said} no rate")
+    if abs(timed.rate_ops_s / 1000 - score) > 0.001 * score:
+        raise ToolOutputError(f"{said} {timed.rate_ops_s / 1000:.6f}")
     items = round(timed.rate_ops_s * timed.seconds)
-    small = name in ("mdtest-hard-write", "mdtest-hard-read")
-    return Phase(
+    phase = Phase(
         name,
         {"rate": Quantity(score, "kops/s")},
         timed.seconds,
-        bytes_moved=items * FILE_BYTES if small else None,
         operations=items,
-        transfer_bytes=FILE_BYTES if small else None,
         rank_seconds=timed.rank_seconds,
     )
+    if name in ("mdtest-hard-write", "mdtest-hard-read"):
+        moved = items * FILE_BYTES
+        phase = replace(phase, bytes_moved=moved, transfer_bytes=FILE_BYTES)
+    return phase
 
 
 def _placing(files: Mapping[str, str], tasks: int) -> tuple[int, int | None]:
     """Return the nodes, and by how many ranks all readers are shifted; None if not all alike."""
     nodes, shifts = set(), set()
     for name in ("ior-easy-read", "ior-hard-read"):
-        said = {
-            key: int(value)
-            for key, value in _OPTION_OF_IOR.findall(_file(files, f"{name}.txt"))
-        }
+        options = _OPTION_OF_IOR.findall(_file(files, f"{name}.txt"))
+        said = {key: int(value) for key, value in options}
         if not said.get("nodes") or said.get("tasks") != tasks:
             raise ToolOutputError(
                 f"io500: {name}.txt: expected {tasks} tasks and their nodes, found {said}"
@@ -381,21 +375,24 @@ def _placing(files: Mapping[str, str], tasks: int) -> tuple[int, int | None]:
         nodes.add(said["nodes"])
         shifts.add(said.get("task offset", 0) * tasks // said["nodes"])
     for name in ("mdtest-easy-stat", "mdtest-hard-stat", "mdtest-hard-read"):
-        shift = SHIFT.search(_file(files, f"{name}.txt"))
-        shifts.add(int(shift[1]) if shift else 0)
+        shift, ranks = SHIFT.search(_file(files, f"{name}.txt")), 0
+        if shift:
+            ranks = int(shift[1])
+        shifts.add(ranks)
     if len(nodes) != 1:
         raise ToolOutputError(f"io500: its phases ran on {sorted(nodes)} nodes")
-    return nodes.pop(), shifts.pop() if len(shifts) == 1 else None
+    if len(shifts) != 1:
+        return nodes.pop(), None
+    return nodes.pop(), shifts.pop()
 
 
 def _unscored(files: Mapping[str, str]) -> int:
     """Return the bytes of reads without a score, if this version has them."""
-    texts = (
-        text
-        for name, text in files.items()
-        if re.fullmatch(r"ior-rnd\w+-easy-read\.txt", name)
-    )
-    return sum(int(moved) for text in texts for moved in _MOVED.findall(text)[-1:])
+    total = 0
+    for name, text in files.items():
+        if re.fullmatch(r"ior-rnd\w+-easy-read\.txt", name):
+            total += sum(map(int, _MOVED.findall(text)[-1:]))
+    return total
 
 
 def _complaints(result: str, stdout: str) -> list[str]:
@@ -411,9 +408,10 @@ def _complaints(result: str, stdout: str) -> list[str]:
 
 def _moments(sections: Mapping[str, Mapping[str, str]]) -> list[Moment]:
     """Return start and end of each phase: local times; raises :class:`ToolOutputError`."""
-    return [
-        local_moment(f"{name} {key}", section[key], "io500: result.txt")
-        for name, section in sections.items()
-        for key in ("t_start", "t_end")
-        if key in section
-    ]
+    found = []
+    for name, section in sections.items():
+        for key in ("t_start", "t_end"):
+            if key in section:
+                where = f"{name} {key}"
+                found.append(local_moment(where, section[key], "io500: result.txt"))
+    return found

@@ -10,7 +10,8 @@ write have a time limit, the stonewall; the others take as long as these left wo
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import chain, islice
 from typing import Any, Final, get_args
 
 from iogauge.cases.storage import StorageCheck
@@ -34,14 +35,17 @@ _DATA: Final = f"{DIR}/data"
 #: Put the directory into the ini file, and remove the results of an earlier job of this stage.
 _FILL: Final = 'rm -rf "io500/$2" && sed "s|[$]IOG_DIR|$1|g" "$3" >filled.ini && mv filled.ini "$3"'
 
+
+def _metric(phase: str) -> Metric:
+    """Return the metric of a scored phase."""
+    name = phase.replace("-", "_")
+    if phase in io500.BANDWIDTHS:
+        return Metric(f"{name}_bw", "GiB/s")
+    return Metric(f"{name}_rate", "kops/s")
+
+
 #: Metric of each scored phase, in IO500's order.
-METRICS: Final[Mapping[str, Metric]] = {
-    name: Metric(
-        f"{name.replace('-', '_')}_{'bw' if name in io500.BANDWIDTHS else 'rate'}",
-        "GiB/s" if name in io500.BANDWIDTHS else "kops/s",
-    )
-    for name in io500.PHASES
-}
+METRICS: Final[Mapping[str, Metric]] = {name: _metric(name) for name in io500.PHASES}
 BW = Metric("bw", "GiB/s")
 MD = Metric("md", "kops/s")
 SCORE = Metric("score", "points")
@@ -51,31 +55,28 @@ def _mean(unit: str, *means: tuple[str, ...]) -> Computed:
     """Return the geometric mean of the means of phases."""
 
     def compute(*values: Quantity) -> Quantity:
-        left = [value.value for value in values]
-        of_each = [[left.pop(0) for _ in names] for names in means]
-        return Quantity(
-            io500.geometric_mean([*map(io500.geometric_mean, of_each)]), unit
-        )
+        left = iter([value.value for value in values])
+        found = [io500.geometric_mean(list(islice(left, len(n)))) for n in means]
+        return Quantity(io500.geometric_mean(found), unit)
 
-    return Computed(
-        sources=tuple(METRICS[n].name for names in means for n in names),
-        compute=compute,
-    )
+    names = tuple(METRICS[name].name for name in chain(*means))
+    return Computed(sources=names, compute=compute)
 
 
 def _access(name: str) -> Access:
     """Return how a phase touches data. Readers and stats are shifted by a node against the writers."""
-    kind = name.rpartition("-")[2]
-    if name == "ior-easy-write":
-        return Access(direction="write", fsync=True, saturates="bandwidth")
-    if name == "ior-hard-write":
-        return Access(direction="write", fsync=True)
-    if kind == "read":
-        easy = name == "ior-easy-read"
-        return Access(
-            direction="read", task_offset=1, saturates="bandwidth" if easy else None
-        )
-    return Access(direction="metadata", task_offset=1 if kind == "stat" else None)
+    match name:
+        case "ior-easy-write":
+            return Access(direction="write", fsync=True, saturates="bandwidth")
+        case "ior-hard-write":
+            return Access(direction="write", fsync=True)
+        case "ior-easy-read":
+            return Access(direction="read", task_offset=1, saturates="bandwidth")
+        case "ior-hard-read" | "mdtest-hard-read":
+            return Access(direction="read", task_offset=1)
+        case "mdtest-easy-stat" | "mdtest-hard-stat":
+            return Access(direction="metadata", task_offset=1)
+    return Access(direction="metadata")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,11 +122,9 @@ class Io500Check(StorageCheck):
     @property
     def stonewall_s(self) -> int:
         """Return the seconds in which each writing phase writes."""
-        return (
-            io500.OFFICIAL_S
-            if self.official
-            else max(1, round(self.site.limits.phase_seconds))
-        )
+        if self.official:
+            return io500.OFFICIAL_S
+        return max(1, round(self.site.limits.phase_seconds))
 
     def _sizes(self) -> tuple[int, int, int]:
         """Return a task's bytes of ior-easy, segments of ior-hard, and files; raises ValueError if the limits are too small."""
@@ -163,27 +162,26 @@ class Io500Check(StorageCheck):
         """Return the layout that the site requests for each of IO500's directories on Lustre."""
         if self.site.target.striped_by != "lustre":
             return {}
-        striping = self.site.io500.striping
-        return {
-            name: Layout(
-                stripe_count=striping[name].stripe_count,
-                stripe_bytes=striping[name].stripe_bytes,
+        asked: dict[str, Layout | None] = dict.fromkeys(DIRECTORIES)
+        for name, wanted in self.site.io500.striping.items():
+            asked[name] = Layout(
+                stripe_count=wanted.stripe_count,
+                stripe_bytes=wanted.stripe_bytes,
                 pool=self.site.target.pool,
             )
-            if name in striping
-            else None
-            for name in DIRECTORIES
-        }
+        return asked
 
     def _layout(self) -> dict[str, Any] | None:
         """Return the layouts of IO500's directories, by name."""
-        seen: Evidence | None = getattr(self, "_evidence", None)
-        passed = passed_on_in(seen.outputs) if seen else {}
-        named = {
-            name: str(found) for name, found in passed.items() if found is not None
-        }
-        noted = super()._layout()
-        return {**(noted or {}), "directories": named} if named else noted
+        noted, named = super()._layout(), {}
+        evidence: Evidence | None = getattr(self, "_evidence", None)
+        if evidence:
+            for name, found in passed_on_in(evidence.outputs).items():
+                if found is not None:
+                    named[name] = str(found)
+        if not named:
+            return noted
+        return {**(noted or {}), "directories": named}
 
     def plan(self) -> CasePlan:
         """Fill in the ini file, then run IO500: twelve phases in one execution."""
@@ -191,36 +189,34 @@ class Io500Check(StorageCheck):
         easy, hard, each = self._sizes()
         if self.site.io500.striping and self.site.target.striped_by != "lustre":
             raise ValueError("io500.striping is for a target on Lustre: leave it out")
-        first, *_ = METRICS
         ini = f"io500-{self.stonewall_s}s.ini"
         # What a submission to the list needs of a run: its results, its ini file, its job script.
-        archive = [
-            "tar",
-            "-czf",
-            f"io500-{REP}.tgz",
-            f"{_RESULTS}/{REP}",
-            ini,
-            "rfm_job.sh",
-        ]
-        phases = [
-            PhasePlan(
-                name="io500" if name == first else name,
-                command=["io500", ini, f"--timestamp={REP}"] if name == first else [],
+        results = f"{_RESULTS}/{REP}"
+        archive = ["tar", "-czf", f"io500-{REP}.tgz", results, ini, "rfm_job.sh"]
+        expected = None
+        if not self.official:
+            expected = io500.TOO_SHORT
+        phases = []
+        for name, metric in METRICS.items():
+            rate = metric.name.rpartition("_")[2]
+            phase = PhasePlan(
+                name=name,
+                command=[],
                 launch="tasks",
                 parse=_parse,
-                rates={
-                    metric.name: (name, "bw" if name in io500.BANDWIDTHS else "rate")
-                },
+                rates={metric.name: (name, rate)},
                 access=_access(name),
-                output=f"{_RESULTS}/{REP}/result.txt",
-                folder=f"{_RESULTS}/{REP}",
-                within=None if name == first else "io500",
-                expected=None if self.official else io500.TOO_SHORT,
+                output=f"{results}/result.txt",
+                folder=results,
+                within="io500",
+                expected=expected,
                 follows=not name.endswith("-write"),
                 lasts_s=self.stonewall_s,
             )
-            for name, metric in METRICS.items()
-        ]
+            phases.append(phase)
+        # One execution, in which the first phase runs and the others lie.
+        run = ["io500", ini, f"--timestamp={REP}"]
+        phases[0] = replace(phases[0], name="io500", command=run, within=None)
         options: dict[str, dict[str, str | int | bool]] = {
             "global": {
                 "datadir": _DATA,
