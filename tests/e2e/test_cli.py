@@ -126,7 +126,7 @@ def test_bench(rig):
     assert run.record["verdict"] in ("UNREFERENCED", "CONTAMINATED"), run.out
     assert run.record["verdict"] in run.out and "read_iops" in run.out
     assert str(rig.target) in run.out.replace("\n", "")
-    assert "iogauge: nothing proven: 1 proves nothing" in run.out
+    assert "iogauge: 1 measured: 1 " in run.out
     first, *_ = [line.split() for line in run.out.splitlines()[-3:]]
     assert first == ["iogauge", "site", "new", "NAME", "--target", str(rig.target)]
     rig.assert_clean()
