@@ -110,14 +110,15 @@ def decode_json(text: str, start: int = 0) -> tuple[Any, int]:
         raise ValueError("nested too deeply") from None
     level = [value]
     for _ in range(_DEPTH):
-        level = [
-            inner
-            for outer in level
-            if isinstance(outer, (dict, list))
-            for inner in (outer.values() if isinstance(outer, dict) else outer)
-        ]
-        if not level:
+        inner: list[Any] = []
+        for outer in level:
+            if type(outer) is dict:
+                inner += outer.values()
+            elif type(outer) is list:
+                inner += outer
+        if not inner:
             return value, end
+        level = inner
     raise ValueError("nested too deeply")
 
 
@@ -143,6 +144,15 @@ def _hints(kind: type) -> dict[str, Any]:
     return typing.get_type_hints(kind)
 
 
+#: Types of which every value is right.
+_PLAIN: Final = (str, bool, types.NoneType)
+
+
+@functools.lru_cache(maxsize=256)
+def _shape(kind: Any) -> tuple[Any, tuple[Any, ...]]:
+    return typing.get_origin(kind), typing.get_args(kind)
+
+
 def build(kind: Any, value: Any, where: str = "") -> Any:  # noqa: C901
     """Build a value of a type from JSON data; raises TypeError that names the wrong part.
 
@@ -151,12 +161,14 @@ def build(kind: Any, value: Any, where: str = "") -> Any:  # noqa: C901
     with two exceptions: a whole number may stand for a float, a list for a tuple. A dataclass must
     have all its keys, and no others, but a :class:`Form` has its own rule.
     """
-    origin, inner = typing.get_origin(kind), typing.get_args(kind)
+    origin, inner = _shape(kind)
     if kind is Any:
         return value
     if isinstance(kind, type) and issubclass(kind, Form):
         return kind.from_json(value, f"{where}.")
     if origin in (Union, types.UnionType):
+        if type(value) in _PLAIN and type(value) in inner:
+            return value
         if value is not None and len(inner) == 2 and is_dataclass(inner[0]):
             return build(inner[0], value, where)
         for member in inner:
@@ -171,7 +183,9 @@ def build(kind: Any, value: Any, where: str = "") -> Any:  # noqa: C901
         if type(value) is str and value in kind._value2member_map_:
             return kind(value)
     elif origin is tuple and isinstance(value, (list, tuple)):
-        kinds = [inner[0]] * len(value) if inner[1:] == (...,) else list(inner)
+        kinds = list(inner)
+        if inner[1:] == (...,):
+            kinds = [inner[0]] * len(value)
         if len(kinds) == len(value):
             numbered = enumerate(zip(kinds, value, strict=True))
             return tuple(
@@ -203,16 +217,17 @@ def build(kind: Any, value: Any, where: str = "") -> Any:  # noqa: C901
 
 def _build_dataclass(kind: type, value: Mapping[Any, Any], where: str) -> Any:
     names = [field.name for field in fields(kind)]
-    if wrong := [name for name in names if name not in value]:
-        raise TypeError(f"{where or kind.__name__}: the key {wrong[0]!r} is missing")
-    if wrong := [str(name) for name in value if name not in names]:
-        raise TypeError(f"{where or kind.__name__} has no key {wrong[0][:80]!r}")
-    return kind(
-        **{
-            n: build(_hints(kind)[n], value[n], f"{where}.{n}".lstrip("."))
-            for n in names
-        }
-    )
+    for name in names:
+        if name not in value:
+            raise TypeError(f"{where or kind.__name__}: the key {name!r} is missing")
+    for name in value:
+        if name not in names:
+            raise TypeError(f"{where or kind.__name__} has no key {str(name)[:80]!r}")
+    hints = _hints(kind)
+    built = {}
+    for name in names:
+        built[name] = build(hints[name], value[name], f"{where}.{name}".lstrip("."))
+    return kind(**built)
 
 
 class Plain:
@@ -294,22 +309,23 @@ class Form:
     def to_json(self) -> dict[str, Any]:
         """Return the object as JSON holds it."""
         form: Any = type(self)
-        values = {name: getattr(self, one.name) for name, one in _keys(form).items()}
-        left = {name for name, one in _keys(form).items() if "left out" in one.metadata}
-        order = self.order or [
-            n for n in values if n not in left or values[n] is not None
-        ]
-        return {
-            name: _plain(values[name] if name in values else self.more[name])
-            for name in order
-        }
+        values = dict(self.more)
+        own = []
+        for name, key in _keys(form).items():
+            values[name] = getattr(self, key.name)
+            if values[name] is not None or "left out" not in key.metadata:
+                own.append(name)
+        return {name: _plain(values[name]) for name in self.order or own}
 
 
 @functools.lru_cache(maxsize=64)
 def _keys(form: type) -> Mapping[str, Field[Any]]:
     """Return the fields of a form by their keys in JSON; the metadata of a field may name its key."""
-    own = [one for one in fields(form) if one.name not in ("more", "order")]
-    return {one.metadata.get("key", one.name): one for one in own}
+    keys = {}
+    for key in fields(form):
+        if key.name not in ("more", "order"):
+            keys[key.metadata.get("key", key.name)] = key
+    return keys
 
 
 @dataclass(frozen=True, slots=True)
@@ -363,9 +379,9 @@ def _plan(form: Any) -> Mapping[str, _Key]:
     """Return the keys of a form by their names in JSON."""
     hints = _hints(form)
     plan = {}
-    for name, one in _keys(form).items():
-        hint = hints[one.name]
-        plan[name] = _Key(one.name, _KEPT.get(hint, frozenset()), _reader(hint))
+    for name, key in _keys(form).items():
+        hint = hints[key.name]
+        plan[name] = _Key(key.name, _KEPT.get(hint, frozenset()), _reader(hint))
     return plan
 
 
@@ -374,8 +390,8 @@ def _needed(form: type) -> tuple[str, ...]:
     """Return the keys that an object of a form must have."""
     return tuple(
         name
-        for name, one in _keys(form).items()
-        if one.default is MISSING and one.default_factory is MISSING
+        for name, key in _keys(form).items()
+        if key.default is MISSING and key.default_factory is MISSING
     )
 
 
@@ -383,8 +399,10 @@ def _plain(value: Any) -> Any:
     if isinstance(value, Form):
         return value.to_json()
     if isinstance(value, tuple):
-        return [_plain(one) for one in value]
-    return value.value if isinstance(value, Enum) else value
+        return [_plain(item) for item in value]
+    if isinstance(value, Enum):
+        return value.value
+    return value
 
 
 def numbers(values: object) -> list[float]:
