@@ -151,6 +151,8 @@ def test_a_failure_is_measured_once_more_and_both_are_kept(make_rig):
         f"[ -e {rig.base}/slowed ] || {{ touch {rig.base}/slowed; {agent}; }}",
     )
     done = rig.iogauge("run", "--confirm", "--repeat=1", "-n", "^FioMetadata$")
+    if done.records[0]["verdict"] == "CONTAMINATED":
+        pytest.skip("this machine had more work than cores: nothing is confirmed")
     first, second = done.records
     assert (first["verdict"], second["verdict"]) == ("FAIL", "PASS"), done.out
     assert (first["case"], second["case"]) == (
