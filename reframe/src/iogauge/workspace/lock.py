@@ -66,6 +66,7 @@ from iogauge.core import untrusted
 from iogauge.core.processes import runs
 from iogauge.core.text import visible
 from iogauge.core.units import format_seconds
+from iogauge.node.mounts import find_mount, option
 from iogauge.workspace import directory
 
 #: Seconds without a sign of life after which a holder is dead, if its processes cannot be checked.
@@ -440,8 +441,14 @@ def take(
 
     ``details`` come from :func:`describe`. ``pause`` sleeps for a number of seconds; it returns
     True to end the wait. Raises :class:`Occupied` after ``wait_s`` seconds, OSError if no lock can
-    be made or a lock cannot be broken.
+    be made or a lock cannot be broken, or if others would not see its signs of life.
     """
+    mount = find_mount(place)
+    if mount is not None and mount.type in ("nfs", "nfs4") and option(mount, "nocto"):
+        raise LockError(
+            f"{mount.point} is mounted with nocto: other clients may see no sign of life of a lock there, and break it. "
+            "Mount it without nocto, or set target.lock to a directory on another file system"
+        )
     try:
         return _take(Lock(place, details), wait_s, pause, say)
     except BaseException:
