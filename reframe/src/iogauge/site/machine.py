@@ -73,7 +73,7 @@ def target_path() -> str:
 @dataclass(frozen=True, slots=True)
 class _PathFacts:
     mount: Mount
-    below: Below
+    underlying: Below
     space: Space
 
 
@@ -92,7 +92,7 @@ def complete(partition: dict[str, Any], environments: list[dict[str, Any]]) -> N
     declared = {key: extras.get(key, {}) for key in ("target", "scale", "limits")}
     path = declared["target"].get("path") or target_path()
     looked = processes.call_in_time(path, lambda: _look(path))
-    room, known = looked.space, traits(looked.mount.type).over(looked.below)
+    room, known = looked.space, traits(looked.mount.type).over(looked.underlying)
     target: dict[str, Any] = {
         "path": path,
         "type": looked.mount.type,
@@ -101,7 +101,7 @@ def complete(partition: dict[str, Any], environments: list[dict[str, Any]]) -> N
     if known.why:
         target["cache"] = known.cache
         target["honours_o_direct"] = known.honours_o_direct
-    if looked.below.compresses:
+    if looked.underlying.compresses:
         target["compresses"] = True
     target |= declared["target"]
     cores = usable_cores()

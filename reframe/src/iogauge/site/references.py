@@ -248,8 +248,9 @@ class References:
         if name not in self.checks:
             return {}, ""
         self._demand_known(check, index)
-        values = [_value_of(check, part) for part in index]
-        found = reference_notes.look_up(entry, values)
+        found = reference_notes.look_up(
+            entry, [_value_of(check, part) for part in index]
+        )
         references = {}
         for metric in metrics:
             leaf = found.get(metric.name)
@@ -259,8 +260,16 @@ class References:
             if leaf[0] == XFAIL:
                 reason = leaf[1]
                 until = last_day(reason)
-            source = str(self.data[SOURCES][name])
-            references[metric.name] = Reference(*bare(leaf), source, reason, until)
+            values = bare(leaf)
+            references[metric.name] = Reference(
+                value=values[0],
+                lower=values[1],
+                upper=values[2],
+                unit=values[3],
+                source=str(self.data[SOURCES][name]),
+                xfail=reason,
+                until=until,
+            )
         sought = [check.current_partition.fullname]
         sought += [
             f"{part}={getattr(check, part)!r}"

@@ -311,7 +311,8 @@ def stacks(folders: Sequence[Path], system: str, host: str) -> list[str]:
     places = [spack_environments(folder, name) / name for name in named]
     shown = []
     for place in dict.fromkeys(places):
-        shown.append(str(place) if place.is_dir() else place.name)
+        text = str(place) if place.is_dir() else place.name
+        shown.append(text)
     return shown
 
 
