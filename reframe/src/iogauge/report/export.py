@@ -57,15 +57,12 @@ def _values(metric: MetricRecord) -> tuple[float | None, ...]:
 def openmetrics(records: Sequence[Record]) -> str:
     """Return the newest results in the text form of OpenMetrics 1.0; ``records`` one a line."""
     registry = CollectorRegistry()
-    gauges = {
-        name: Gauge(
-            name,
-            text,
-            [*LABELS, *["verdict"] * (name == "iogauge_verdict")],
-            registry=registry,
-        )
-        for name, text in GAUGES.items()
-    }
+    gauges = {}
+    for name, text in GAUGES.items():
+        labels = list(LABELS)
+        if name == "iogauge_verdict":
+            labels.append("verdict")
+        gauges[name] = Gauge(name, text, labels, registry=registry)
     pairs = [(record, metric) for record in records for metric in record.metrics]
     for record, metric in pairs:
         of_both = (
@@ -81,8 +78,8 @@ def openmetrics(records: Sequence[Record]) -> str:
             given.set(verdict is metric.verdict)
         begun = microseconds(record.time) / 1e6
         gauges["iogauge_measured_timestamp_seconds"].labels(*labels).set(begun)
-    text: bytes = generate_latest(registry)  # type: ignore[no-untyped-call]
-    return text.decode()
+    lines: bytes = generate_latest(registry)  # type: ignore[no-untyped-call]
+    return lines.decode()
 
 
 def junit(

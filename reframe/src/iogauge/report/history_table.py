@@ -72,13 +72,18 @@ def chosen(folder: Path, choice: RecordChoice) -> Chosen:
             condition,
             f"GROUP BY record ORDER BY time DESC, file DESC, start DESC LIMIT {limit}",
         )
-        places = [(row["file"], row["start"]) for row in newest]
+        places = _places(newest)
         found = query.records(folder, history, places)
     records = []
     for place, row in zip(places, newest, strict=True):
         if place in found:
             records.append((found[place], set(json.loads(row["metrics"]))))
     return Chosen(records, count)
+
+
+def _places(rows: Iterable[sqlite3.Row]) -> list[tuple[int, int]]:
+    """Return the file and the start of each record."""
+    return [(row["file"], row["start"]) for row in rows]
 
 
 def table(found: Iterable[tuple[Record, set[str | None]]], wide: bool = False) -> Table:
@@ -143,7 +148,7 @@ def newest_records(
             query.every(choice.condition(history), query.Condition("position = 0")),
             "GROUP BY line",
         )
-        places = [(row["file"], row["start"]) for row in newest]
+        places = _places(newest)
         found = query.records(folder, history, places)
         files = query.among("id", [file for file, _ in places])
         paths = query.column(
@@ -159,6 +164,6 @@ def of_session(folder: Path, name: str) -> list[Record]:
     with closing(query.connect(folder)) as history:
         of_name = query.Condition("session = ? AND position = 0", (name,))
         rows = query.rows(history, "file, start", of_name, "ORDER BY time, start")
-        places = [(row["file"], row["start"]) for row in rows]
+        places = _places(rows)
         found = query.records(folder, history, places)
     return [found[place] for place in places if place in found]

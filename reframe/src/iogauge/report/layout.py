@@ -103,7 +103,8 @@ class Table:
     notes: Sequence[str] = ()
     #: A row is one line of any length: print it with ``soft_wrap``.
     wide: bool = False
-    below: Sequence[str] = ()
+    #: Lines below the notes.
+    footer: Sequence[str] = ()
 
     def __rich_console__(
         self, console: Console, options: ConsoleOptions
@@ -127,7 +128,7 @@ class Table:
             for line in lines:
                 yield Text(mark).append_text(line)
                 mark = " " * len(mark)
-        for text in self.below:
+        for text in self.footer:
             yield from _folded(console, text, width)
 
 
@@ -210,8 +211,8 @@ def _folded(console: Console, text: str, width: int, style: str = "") -> list[Te
     if cell_len(text) <= width:
         return [Text(text, style=style)]
     kept = Text(keep_commands(text, width))
-    lines = [
-        line.plain.rstrip()
-        for line in kept.wrap(console, max(width, 1), overflow="fold")
-    ]
-    return [Text(line.replace(WHOLE, " "), style=style) for line in lines] or [Text()]
+    lines = []
+    for line in kept.wrap(console, max(width, 1), overflow="fold"):
+        plain = line.plain.rstrip().replace(WHOLE, " ")
+        lines.append(Text(plain, style=style))
+    return lines or [Text()]

@@ -266,7 +266,10 @@ def notes_of(sentences: Iterable[str]) -> dict[str, str]:
 
 def remarks_of(lines: Sequence[Row]) -> list[str]:
     """Return the remarks of rows, each once, with the number of its rows."""
-    notes = notes_of(remark for line in lines for remark in line.remarks)
+    remarks: list[str] = []
+    for line in lines:
+        remarks += line.remarks
+    notes = notes_of(remarks)
     rows: Counter[str] = Counter()
     for line in lines:
         rows.update({notes[remark] for remark in line.remarks})
@@ -314,8 +317,8 @@ def table(
     shown = columns(*headings, right=bounds, whole=whole)
     if wide:
         return Table(shown, blocks, tuple(damaged), wide)
-    below = () if history else remarks_of(lines)
-    return Table(shown, blocks, tuple(numbers), below=below)
+    footer = () if history else remarks_of(lines)
+    return Table(shown, blocks, tuple(numbers), footer=footer)
 
 
 def to_act_on(line: Row) -> tuple[str, ...]:

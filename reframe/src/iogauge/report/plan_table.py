@@ -24,13 +24,20 @@ MOST_ROWS: Final = 40
 
 def _cells(cases: Sequence[PlannedCase]) -> tuple[str, ...]:
     """Return the largest space and number of files; the sums of writes, reads and node-minutes."""
-    held = max(case.order.held_bytes + case.order.fill_bytes for case in cases)
+    held = files = written = read = 0
+    minutes = 0.0
+    for case in cases:
+        held = max(held, case.order.held_bytes + case.order.fill_bytes)
+        files = max(files, case.order.files)
+        written += case.written_bytes
+        read += case.read_bytes
+        minutes += case.node_minutes
     return (
         format_bytes(held),
-        str(max(case.order.files for case in cases)),
-        _moved("write", sum(case.written_bytes for case in cases), cases),
-        _moved("read", sum(case.read_bytes for case in cases), cases),
-        f"{sum(case.node_minutes for case in cases):.1f}",
+        str(files),
+        _moved("write", written, cases),
+        _moved("read", read, cases),
+        f"{minutes:.1f}",
     )
 
 
@@ -107,29 +114,31 @@ def _is_guessed(case: PlannedCase) -> bool:
 
 def doubts(cases: Iterable[PlannedCase]) -> list[str]:
     """Return a line for each doubt about references; the first of several cases stands for all."""
-    return _by_text((case, text) for case in cases for text in case.doubts)
+    return _by_text((case, case.doubts) for case in cases)
 
 
 def refused(cases: Iterable[PlannedCase]) -> list[str]:
     """Return a line for each reference that would prove nothing, as :func:`doubts` does."""
-    return _by_text((case, text) for case in cases for text in case.refused)
+    return _by_text((case, case.refused) for case in cases)
 
 
-def _by_text(remarks: Iterable[tuple[PlannedCase, str]]) -> list[str]:
+def _by_text(remarks: Iterable[tuple[PlannedCase, Iterable[str]]]) -> list[str]:
     names: dict[str, list[str]] = {}
-    for case, text in remarks:
-        names.setdefault(text, []).append(name_of(case))
+    for case, texts in remarks:
+        for text in texts:
+            names.setdefault(text, []).append(name_of(case))
     return [f"{some(mine, 1)}: {text}" for text, mine in names.items()]
 
 
 def timed(cases: Iterable[PlannedCase]) -> list[str]:
     """Return a line for each time in which phases move what they can; nobody knows how much before."""
     text = "{}s for {} as fast as the target can. The table leaves these bytes out"
-    return _by_text(
-        (case, text.format(way, duration(seconds)))
-        for case in cases
-        for way, seconds in case.timed.items()
-    )
+    remarks = []
+    for case in cases:
+        ways = case.timed.items()
+        texts = [text.format(way, duration(seconds)) for way, seconds in ways]
+        remarks.append((case, texts))
+    return _by_text(remarks)
 
 
 _SEVERITY: Final = {Outcome.OK: 0, Outcome.WARN: 1}

@@ -50,7 +50,10 @@ def _read(reframe_report: Path) -> Iterator[list[Any]]:
     """Give the cases of a run report; what is not of its form raises ValueError."""
     try:
         report = untrusted.read_json(reframe_report)
-        yield [case for tests in report["runs"] for case in tests["testcases"]]
+        cases: list[Any] = []
+        for tests in report["runs"]:
+            cases += tests["testcases"]
+        yield cases
     except (LookupError, TypeError, AttributeError) as error:
         raise ValueError(f"{reframe_report}: not a run report: {error!r}") from error
 

@@ -395,12 +395,11 @@ class PartitionExtras(SiteModel):
         """Return these extras with the scale and limits of a check, in its own tier or another."""
         own = self.cases.get(check, CaseSize())
         of_tier = self.tiers.get(tier or own.tier or self.limits.tier, Sizes())  # type: ignore[call-overload]
-        given: dict[str, Any] = {
-            name: value
-            for sizes in (of_tier, own)
-            for name, value in sizes
-            if value is not None
-        }
+        given: dict[str, Any] = {}
+        for declared in (of_tier, own):
+            for name, value in declared:
+                if value is not None:
+                    given[name] = value
         scale = {name: given.pop(name) for name in Scale.model_fields if name in given}
         sizes = {
             "scale": self.scale.model_copy(update=scale),

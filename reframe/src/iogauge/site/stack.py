@@ -193,7 +193,9 @@ def _solved(lock: Path) -> tuple[set[str], set[str]]:
 #: The parts of a spec that tell a package's variants, as Spack writes them: ``+io500~hdf5 ncmpi=true``.
 _NAME: Final = re.compile(r"\s*(?:[\w-]+\.)*([a-z0-9][\w-]*)")
 _VARIANT: Final = re.compile(
-    r"([+~]{1,2}|\s-)\s*([a-z0-9_]+)|\b([a-z0-9_]+)={1,2}(true|false)\b", re.I
+    r"(?P<sign>[+~]{1,2}|\s-)\s*(?P<switch>[a-z0-9_]+)"
+    r"|\b(?P<key>[a-z0-9_]+)={1,2}(?P<value>true|false)\b",
+    re.I,
 )
 
 
@@ -213,8 +215,11 @@ def _asked_for(manifest: Path) -> tuple[set[str], set[str]]:
         if named is None:
             raise StackError(f"{manifest}: not found out: the package of {spec!r}")
         switches = dict.fromkeys(_BUNDLE_DEFAULTS, True)
-        for sign, switch, key, value in _VARIANT.findall(own[named.end() :]):
-            switches[switch or key] = "+" in sign or value.lower() == "true"
+        for variant in _VARIANT.finditer(own[named.end() :]):
+            if variant["sign"]:
+                switches[variant["switch"]] = "+" in variant["sign"]
+            else:
+                switches[variant["key"]] = variant["value"].lower() == "true"
         chosen = {switch for switch, on in switches.items() if on}
         if named[1] == _BUNDLE:
             packages |= {"ior", "fio"} | (chosen & _FEATURE_OF_PACKAGE.keys())

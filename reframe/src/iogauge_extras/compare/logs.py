@@ -69,7 +69,7 @@ class Comparison:
         changed = [f"  {c.name}: {c.a or '-'} -> {c.b or '-'}" for c in self.changes]
         head = "What else differs:" + ("" if changed else " nothing that was recorded")
         lines = [head, *changed, *remarks, *(f"note: {note}" for note in self.notes)]
-        return replace(table, below=[line.replace("\n", " ") for line in lines])
+        return replace(table, footer=[line.replace("\n", " ") for line in lines])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
