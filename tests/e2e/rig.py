@@ -26,6 +26,7 @@ from typing import Any
 import yaml
 
 from e2e import warm
+from iogauge.node.view import look
 from support.depth import FULL
 from support.shell import completed, kill, script
 
@@ -305,6 +306,10 @@ class Rig:
             "scale": {"nodes": 1, "tasks_per_node": self.tasks},
             "limits": limits | self.limits,
         }
+        # A gate believes no device's name.
+        uuid = look(str(self.target)).uuid
+        if uuid:
+            extras["target"].setdefault("uuid", uuid)
         if self.topology:
             extras["topology"] = self.topology
         partition = {
