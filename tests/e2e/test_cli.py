@@ -74,7 +74,7 @@ def told(rig):
     run = rig.iogauge("report", "--html", str(page), "--junit", str(xml))
     (line,) = re.findall(r"^iogauge: (.*)$", run.out, re.MULTILINE)
     text = html.unescape(page.read_text())
-    (page_line,) = re.findall(r'<p class="quiet ending">(.*?)</p>', text)
+    (page_line,) = re.findall(r'<p class="ending">(.*?)</p>', text)
     (alarm,) = re.findall(
         r"^iogauge \S+: (.*)$", rig.iogauge("alarm").out, re.MULTILINE
     )
@@ -162,6 +162,13 @@ def test_a_failure_is_measured_once_more_and_both_are_kept(make_rig):
 
 
 # --- what is selected, and in which order -----------------------------------------------------------
+
+
+def test_what_a_published_gate_cannot_run_is_counted_as_its_cases(rig):
+    """24 would be all sizes on all partitions, of which the document has 16."""
+    words = ["--system=azure-cyclecloud", "-t", "published-figure"]
+    run = rig.iogauge("run", "-l", *words, RFM_CONFIG_PATH=str(ROOT / "site-configs"))
+    assert "TaskScaling (16 case(s)): environment hpcx lacks ior" in flat(run.out)
 
 
 def test_each_mode_holds_the_one_before(make_rig):

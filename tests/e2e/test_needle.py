@@ -9,7 +9,7 @@ import re
 
 import pytest
 
-from e2e.rig import ROOT
+from e2e.rig import ROOT, verdict_of
 
 STAND_INS = ROOT / "tests" / "support" / "lustre"
 pytestmark = [pytest.mark.needs_fio, pytest.mark.slow]
@@ -89,9 +89,9 @@ def test_a_slow_target_is_named(rig):
     rig.program("fio", SLOW_TARGET)
     done = run(rig)
     done.never_passed("FAIL|reference")
-    assert done.record["verdict"] == "FAIL"
+    assert done.verdict == "FAIL"
     slowest = of(done, "write_slowest")
-    assert (slowest["verdict"], slowest["reference"]["source"]) == (
+    assert (verdict_of(slowest), slowest["reference"]["source"]) == (
         "FAIL",
         "limits.max_deviation",
     )

@@ -21,7 +21,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from e2e.rig import ROOT, Rig, processes, program_of
+from e2e.rig import ROOT, Rig, processes, program_of, verdict_of
 from iogauge.node.kinds import traits
 from iogauge.site import stack
 from iogauge.site.extras import PartitionExtras
@@ -349,7 +349,7 @@ def test_the_gate_of_a_site_inside_a_centres_own_reframe(replay):
         figures = {case.key: case.figures(factor) for case in cases}
         (rig.base / "figures.json").write_text(json.dumps(figures))
         run = rig.reframe(*words, timeout=600, IOGAUGE_GATE="1", **own)
-        verdicts = {record["verdict"] for record in run.records}
+        verdicts = {verdict_of(record) for record in run.records}
         assert (run.rc, verdicts) == (status, {"FAIL" if status else "PASS"}), run.out
         assert len(run.records) == len(cases)
 
@@ -361,8 +361,8 @@ def test_the_gate_is_red_at_20_percent_less(replay, site):
     run.never_passed("FAIL")
     found = by_case(run)
     for case in cases:
-        assert found[case.key]["verdict"] == "FAIL", case.key
-        verdicts = {m["name"]: m["verdict"] for m in found[case.key]["metrics"]}
+        assert verdict_of(found[case.key]) == "FAIL", case.key
+        verdicts = {m["name"]: verdict_of(m) for m in found[case.key]["metrics"]}
         assert {verdicts[name] for name in case.values} == {"FAIL"}, found[case.key][
             "reason"
         ]
@@ -386,7 +386,7 @@ def test_the_gate_is_red_if_figures_are_untrue(replay, site):
     }
     for case, fault in cases.items():
         verdict, word = says[str(fault)]
-        assert found[case.key]["verdict"] == verdict, found[case.key]["reason"]
+        assert verdict_of(found[case.key]) == verdict, found[case.key]["reason"]
         assert word in found[case.key]["reason"]
 
 

@@ -473,7 +473,7 @@ def _machine(data: bytes) -> object:
 def _noted(data: bytes) -> object:
     """What the agents and the tasks of a node left in the stage."""
     with TemporaryDirectory() as folder:
-        Path(folder, "observations.n1.jsonl").write_bytes(data)
+        Path(folder, f"{observations.SEEN}.n1.jsonl").write_bytes(data)
         Path(folder, "tasks.n1").write_bytes(data)
         found = observations.read(Path(folder))
     told = [one for each in task_counters.witnesses(found).values() for one in each]

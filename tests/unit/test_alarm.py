@@ -1,5 +1,6 @@
 """What an alarm says, from records as cases leave them; figures, the page and JUnit of the same."""
 
+import json
 import math
 import re
 from dataclasses import fields, replace
@@ -8,7 +9,9 @@ from html.parser import HTMLParser
 from xml.etree import ElementTree
 
 import pytest
+from typer.testing import CliRunner
 
+from iogauge.cli import app
 from iogauge.judge.verdict import Verdict
 from iogauge.records import journal, query
 from iogauge.report import history_table
@@ -481,3 +484,41 @@ def test_a_span_shows_the_newest_run_of_every_case_in_it(tmp_path):
     alarm = news.collect(tmp_path, SessionRecords(found), gate=False, span=span)
     curve = next(one for one in alarm.history.curves if one.title.startswith("scratch"))
     assert [run.session for run in curve.points] == ["s1", "s2"]
+
+
+def test_status_is_the_same_order_as_text_and_as_json(tmp_path, monkeypatch):
+    def other(day, name, verdict, value=100.0):
+        case = {"case": f"IorPosix %files={name}", "parameters": {"files": name}}
+        now = datetime.now(timezone.utc) - timedelta(hours=9 - day)
+        time = now.strftime("%Y-%m-%dT%H:%M:%SZ")
+        return record(day, value, verdict, time=time, **case)
+
+    runs = [other(day, "good", "PASS") for day in range(3)]
+    runs += [other(day, "noisy", "UNSTABLE") for day in range(3)]
+    runs += [
+        other(0, "slow", "PASS"),
+        *(other(d, "slow", "FAIL", 60.0) for d in (1, 2)),
+    ]
+    collected(tmp_path / "history", runs)
+    monkeypatch.setenv("IOGAUGE_HOME", str(tmp_path))
+    done = CliRunner().invoke(app.app, ["status", "--json"])
+    shown = json.loads(done.output)
+    assert (done.exit_code, shown["word"]) == (1, "FAILED")
+    order = [(case["case"], case["verdict"]) for case in shown["cases"]]
+    assert order == [
+        ("IorPosix slow", "FAIL"),
+        ("IorPosix noisy", "UNSTABLE"),
+        ("IorPosix good", "PASS"),
+    ]
+    assert shown["cases"][0]["verdicts"] == ["PASS", "FAIL", "FAIL"]
+    lines = CliRunner().invoke(app.app, [], env={"COLUMNS": "200"}).output.splitlines()
+    first = "site:scratch IorPosix slow: write_bw 40.0% below its reference since "
+    assert lines[0].startswith(f"iogauge: FAILED: {first}")
+    assert lines[2].startswith(f"FAIL for 2 runs: {first}")
+    assert lines[3].startswith("UNSTABLE for 3 runs: site:scratch IorPosix noisy")
+
+
+def test_the_level_changes_once_within_a_session():
+    runs = [replace(run, session="s") for run in points([100.0] * 20 + [70.0] * 5)]
+    text = charts.svg(Curve(title="t", unit="s", points=runs, steps=(runs[20].time,)))
+    assert text.count("the level changed here") == 1

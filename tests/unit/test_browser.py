@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from iogauge.records import journal
+from iogauge.records import journal, query
 from iogauge.records.record import Record, decode
 from iogauge.report import history_table
 from iogauge.report.endings import SessionRecords
@@ -48,7 +48,7 @@ def written(tmp_path_factory, published):
         journal.append(
             folder / record.system / f"{record.session}.jsonl", record.to_line()
         )
-    found, _ = history_table.newest_records(folder)
+    found, _ = history_table.newest_records(folder, query.Choice())
     alarm = news.collect(folder, SessionRecords(found), gate=False)
     file = folder.with_name("page.html")
     layers = ceilings.of_systems(folder, sorted({record.system for record in found}))

@@ -115,3 +115,5 @@ def test_session_files_may_be_renamed_and_merged(tmp_path, monkeypatch, old, new
     new_file.unlink()
     status, text = run("report", "--since", "2020-01-01")
     assert status == 0 and "First" in text and "Second" in text
+    status, text = run("report", old)
+    assert status == 0 and "First" in text and "Second" not in text

@@ -248,6 +248,9 @@ def test_a_check_that_is_not_for_a_site_is_no_loss(kept):
     )
     assert (found.left_out, found.runnable) == ((), ())
     assert found.unfit == ("Needle", "B")
+    fits = asks("B", "+ior", hash="b2", runs_on=("s:p",))
+    found = chosen(place(e=("ior",)), asks("B", "other"), fits, **kept)
+    assert (found.runnable, found.unfit) == (("B %x=1 /b2",), ())
 
 
 def test_a_case_by_name_of_the_partition_may_lack_a_tool(kept):

@@ -189,6 +189,24 @@ def test_lustre_below_slurm():
     assert extras["tiers"]["quick"]["case_bytes"] == "4 GiB"
 
 
+@pytest.mark.parametrize(
+    ("count", "size", "least"),
+    [
+        (1, 1 << 20, 16),
+        (4, 4 << 20, 32),
+        (-1, 4 << 20, 32),
+        ("1,4", f"{1 << 20},{8 << 20}", 64),
+    ],
+)
+def test_a_shared_file_has_data_in_every_stripe_of_the_default_layout(
+    count, size, least
+):
+    layout = {"layout.stripe_count": count, "layout.stripe_bytes": size}
+    slow = target(replace(seen(), layout=layout), speed_bytes_s=2e4)
+    usual, quick = writing.sizes_of(slow)
+    assert (usual.tier, quick.case_bytes >> 20) == ("quick", least)
+
+
 def test_a_disk_without_a_known_ceiling():
     known = target(seen("xfs", 3 << 30), speed_bytes_s=500e6)
     partition = written(known)

@@ -221,6 +221,12 @@ def test_content_that_is_no_mapping_is_a_mistake(data):
     assert mistake.endswith("a mapping with systems and environments")
 
 
+def test_two_partitions_of_one_name_are_a_mistake():
+    twice = [GOOD["systems"][0]["partitions"][0]] * 2
+    (mistake,) = mistakes(changed("systems.0.partitions", twice))
+    assert "found 2 partitions named" in mistake
+
+
 def test_an_option_that_reframe_would_leave_out():
     slurm = changed(
         f"{PARTITION}.scheduler", "slurm", changed(f"{EXTRAS}.resources", ["bb"])

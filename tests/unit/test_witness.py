@@ -42,6 +42,7 @@ from iogauge.plan.observations import (
     NodeObservations,
     Observation,
     TaskLine,
+    growth_of,
     read,
 )
 from support.shell import completed, script
@@ -96,15 +97,19 @@ def test_a_look_at_the_node_of_a_server_that_counted_nothing_is_no_witness():
         for at, when in ((1.0, "before"), (9.0, "after"))
     ]
     assert task_counters.witnesses(NodeObservations({}, tuple(looks))) == {}
-    found = task_counters.witnesses(NodeObservations({"n1": counts}, tuple(looks[1:])))[
-        "read.1"
-    ]
+    (look,) = of_node(counts, looks[1])["read.1"]
     assert (
         task_counters.TaskCounters(
-            witnesses=tuple(found), expected=1, of_tasks=False
+            witnesses=(look,), expected=1, of_tasks=False
         ).seconds
         == 8.0
     )
+
+
+def of_node(looks, task):
+    """The counts of a task's executions on its node, whose agent noted looks at the counters."""
+    grown = {(task.host, name): grew for name, grew in growth_of(looks).items()}
+    return task_counters.witnesses(NodeObservations(tasks=(task,), grown=grown))
 
 
 def of(host, read=0, **more):
@@ -124,10 +129,8 @@ def grown(host, **growth):
     told = {name.replace("_", ":"): words for name, words in growth.items()}
     notes = [Observation(1.0, "counters", ["write.1", "before", {}])]
     notes.append(Observation(2.0, "counters", ["write.1", "after", told]))
-    task = of(host, 9, execution="write.1")
-    return task_counters.witnesses(NodeObservations({host: notes}, (task,)))["write.1"][
-        0
-    ]
+    (found,) = of_node(notes, of(host, 9, execution="write.1"))["write.1"]
+    return found
 
 
 def heard(*each):
@@ -539,7 +542,7 @@ def noted(stage):
 def test_a_node_without_an_agent_has_no_counters_and_one_that_is_silent_is_named(
     tmp_path,
 ):
-    """The tool runs all the same: a case without this witness says so."""
+    """The tool runs all the same. An agent that has died tells nothing of its tasks: a case without them says so."""
     words = [
         "sh",
         str(JOB_FILES / "witness.sh"),
@@ -566,7 +569,8 @@ def test_a_node_without_an_agent_has_no_counters_and_one_that_is_silent_is_named
         assert ("the agent of this node does not answer" in done.stderr) == (
             agent != "none"
         )
-        assert noted(tmp_path)[-1].counters == {}
+        (task,) = noted(tmp_path)
+        assert task.counters == {}
     for file in held:
         os.close(file)
 
@@ -577,9 +581,7 @@ def test_an_agent_that_was_asked_once_says_nothing_of_what_moved():
         1.0, "counters", ["write.1", "before", {"8:0": [1, 1, 1], "net": [1, 1, None]}]
     )
     task = of("n1", 9, execution="write.1")
-    (found,) = task_counters.witnesses(NodeObservations({"n1": [before]}, (task,)))[
-        "write.1"
-    ]
+    (found,) = of_node([before], task)["write.1"]
     seen = task_counters.TaskCounters(witnesses=(found,), expected=1)
     assert seen.counted({"n1": ["8:0"]}) is None and seen.passed({}) == Reading()
 

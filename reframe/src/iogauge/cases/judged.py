@@ -166,34 +166,7 @@ class JudgedCheck(rfm.RunOnlyRegressionTest):
         if self.needs:
             self.valid_prog_environs = [f"+{self.needs}"]
 
-    @builtins.run_after("init", always_last=True)
-    def _tag_published_figures(self) -> None:
-        """Tag the case if a partition of this system has a published reference of it.
-
-        A tag is of a case on all its partitions: selected by it, the case is only on those that have such a reference.
-        """
-        check, system = type(self).__name__, runtime.runtime().system
-        data = References.of_site(system.name).data
-        stated = reference_notes.published(data, check)
-        places = []
-        for partition in system.partitions:
-            if partition.fullname not in stated or "target" not in partition.extras:
-                continue
-            extras = PartitionExtras.of_partition(partition.extras).for_check(check)
-            defaults = {"$partition": partition.fullname, "variant": "sound"}
-            defaults["tier"] = extras.limits.tier
-            index = data[check].get("$index", ("$partition",))
-            values = [getattr(self, part, None) or defaults.get(part) for part in index]
-            if reference_notes.look_up(data[check], values):
-                places.append(partition.fullname)
-        if places:
-            self.tags.add(words.PUBLISHED_FIGURE)
-            if words.PUBLISHED_FIGURE in selected.values(sys.argv, "-t", "--tag"):
-                fitting = runtime.valid_sysenv_comb(
-                    self.valid_systems, self.valid_prog_environs
-                )
-                mine = [place.fullname for place in fitting if place.fullname in places]
-                self.valid_systems = mine or self.valid_systems
+    # Of hooks that are always last the first one is the last: the listing is told what the tag has left.
 
     @builtins.run_after("init", always_last=True)
     def _tell_the_listing(self) -> None:
@@ -224,6 +197,35 @@ class JudgedCheck(rfm.RunOnlyRegressionTest):
                 },
             )
         )
+
+    @builtins.run_after("init", always_last=True)
+    def _tag_published_figures(self) -> None:
+        """Tag the case if a partition of this system has a published reference of it.
+
+        A tag is of a case on all its partitions: selected by it, the case is only on those that have such a reference.
+        """
+        check, system = type(self).__name__, runtime.runtime().system
+        data = References.of_site(system.name).data
+        stated = reference_notes.published(data, check)
+        places = []
+        for partition in system.partitions:
+            if partition.fullname not in stated or "target" not in partition.extras:
+                continue
+            extras = PartitionExtras.of_partition(partition.extras).for_check(check)
+            defaults = {"$partition": partition.fullname, "variant": "sound"}
+            defaults["tier"] = extras.limits.tier
+            index = data[check].get("$index", ("$partition",))
+            values = [getattr(self, part, None) or defaults.get(part) for part in index]
+            if reference_notes.look_up(data[check], values):
+                places.append(partition.fullname)
+        if places:
+            self.tags.add(words.PUBLISHED_FIGURE)
+            if words.PUBLISHED_FIGURE in selected.values(sys.argv, "-t", "--tag"):
+                fitting = runtime.valid_sysenv_comb(
+                    self.valid_systems, self.valid_prog_environs
+                )
+                mine = [place.fullname for place in fitting if place.fullname in places]
+                self.valid_systems = mine or self.valid_systems
 
     def disable_hook(self, hook_name: str) -> None:
         """Refuse ReFrame's ``--disable-hook`` for every hook of this suite.

@@ -26,6 +26,12 @@ from iogauge.site.extras import PartitionExtras
 from iogauge.site.references import References
 
 
+def is_named_only(folder: Path) -> bool:
+    """Return whether a site claims no host at all: who names it means the host where it is named."""
+    systems = settings.read_site(folder)[0]["systems"]
+    return bool(systems[0].get("hostnames") == ["^$"])
+
+
 def check(
     names: Annotated[
         list[str] | None, typer.Argument(help="Sites; if omitted, that of this host.")
@@ -61,7 +67,7 @@ def check(
         chosen = every
     summaries = []
     for folder in chosen:
-        here = folder in of_host
+        here = folder in of_host or (not files and is_named_only(folder))
         found, cases = _of_site(folder, here)
         lines += found
         if not here and not files:

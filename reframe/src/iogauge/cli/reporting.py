@@ -49,13 +49,19 @@ def sessions_of(names: list[str]) -> Asked:
     if not sessions:
         raise slip(f"{paths.history_dir()} has no session yet: iogauge run makes one")
     wanted = names or sessions[-1:]
-    for name in set(wanted or [""]) - {*sessions}:
-        newest = ", ".join(sessions[-5:]) or "none"
-        raise typer.BadParameter(
-            visible(f"no session {name!r} in {paths.history_dir()} (newest: {newest})")
-        )
-    asked = [file for file in files if file.stem in wanted]
     records: list[Record] = []
+    for name in sorted({*wanted} - {*sessions}):
+        # A session whose file was renamed or merged has no file of its name.
+        merged = history_table.of_session(paths.history_dir(), name)
+        if not merged:
+            newest = ", ".join(sessions[-5:]) or "none"
+            raise typer.BadParameter(
+                visible(
+                    f"no session {name!r} in {paths.history_dir()} (newest: {newest})"
+                )
+            )
+        records += merged
+    asked = [file for file in files if file.stem in wanted]
     damaged: list[journal.Damaged] = []
     for file in asked:
         if file.suffix == ".json":

@@ -110,14 +110,15 @@ def decode_json(text: str, start: int = 0) -> tuple[Any, int]:
         raise ValueError("nested too deeply") from None
     level = [value]
     for _ in range(_DEPTH):
-        level = [
-            inner
-            for outer in level
-            if isinstance(outer, (dict, list))
-            for inner in (outer.values() if isinstance(outer, dict) else outer)
-        ]
-        if not level:
+        below: list[Any] = []
+        for outer in level:
+            if type(outer) is dict:
+                below += outer.values()
+            elif type(outer) is list:
+                below += outer
+        if not below:
             return value, end
+        level = below
     raise ValueError("nested too deeply")
 
 
@@ -143,6 +144,15 @@ def _hints(kind: type) -> dict[str, Any]:
     return typing.get_type_hints(kind)
 
 
+#: Types of which every value is right.
+_PLAIN: Final = (str, bool, types.NoneType)
+
+
+@functools.lru_cache(maxsize=256)
+def _shape(kind: Any) -> tuple[Any, tuple[Any, ...]]:
+    return typing.get_origin(kind), typing.get_args(kind)
+
+
 def build(kind: Any, value: Any, where: str = "") -> Any:  # noqa: C901
     """Build a value of a type from JSON data; raises TypeError that names the wrong part.
 
@@ -151,12 +161,14 @@ def build(kind: Any, value: Any, where: str = "") -> Any:  # noqa: C901
     with two exceptions: a whole number may stand for a float, a list for a tuple. A dataclass must
     have all its keys, and no others, but a :class:`Form` has its own rule.
     """
-    origin, inner = typing.get_origin(kind), typing.get_args(kind)
+    origin, inner = _shape(kind)
     if kind is Any:
         return value
     if isinstance(kind, type) and issubclass(kind, Form):
         return kind.from_json(value, f"{where}.")
     if origin in (Union, types.UnionType):
+        if type(value) in _PLAIN and type(value) in inner:
+            return value
         if value is not None and len(inner) == 2 and is_dataclass(inner[0]):
             return build(inner[0], value, where)
         for member in inner:
@@ -274,6 +286,19 @@ class Form:
         built = cls(**given, more=more, order=tuple(values))
         built._check(where)
         return built
+
+    @classmethod
+    def fits(cls, values: object) -> bool:
+        """Return whether JSON has all keys, with the types of their fields: then :meth:`from_json` need not look at them."""
+        if type(values) is not dict:
+            return False
+        form: Any = cls
+        plan = _plan(form)
+        for name, value in values.items():
+            key = plan.get(name)
+            if key is not None and type(value) not in key.kept:
+                return False
+        return all(name in values for name in _needed(form))
 
     def _check(self, where: str) -> None:
         """Raise TypeError or ValueError for values that have the right type and are wrong all the same."""

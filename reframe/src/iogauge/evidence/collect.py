@@ -54,7 +54,9 @@ def collect(
     evidence. If the agent refused, the evidence says so. Raises :class:`ToolOutputError`, with the tool's own message, for
     anything else that is missing, damaged or failed.
     """
-    with _explained(stage, plan):
+    reader = observations.Reader(stage)
+    noted = reader.read()
+    with _explained(stage, noted, plan):
         cause = complaints.cause_of_end(stage, job_state)
         status = f"the job's {complaints.describe_status(job_status or 0)}"
         ending = [*([] if job_status is None else [status]), *cause]
@@ -77,7 +79,7 @@ def collect(
         if job_status or job_state in complaints.ENDED_BY_SCHEDULER:
             raise ToolOutputError(f"all phases finished, but {', '.join(ending)}")
         # What its nodes noted, and what its tools printed.
-        noted = _complete(stage, plan, runs)
+        noted = _complete(stage, reader, noted, plan, runs)
         neighbours = stage_text(stage / files.NEIGHBOURS, files.NEIGHBOURS)
         return Evidence(
             views=_views(noted, plan, opened),
@@ -108,10 +110,9 @@ def collect(
 
 
 @contextlib.contextmanager
-def _explained(stage: Path, plan: CasePlan) -> Iterator[None]:
+def _explained(stage: Path, noted: NodeObservations, plan: CasePlan) -> Iterator[None]:
     """Say of an error what caused it: the tool is too old, which is an error by itself, something was mounted over the case's
     directory, or the stage directory is full."""
-    noted = observations.read(stage)
     old, hidden = _too_old(noted, plan), noted.hidden()
     try:
         yield
@@ -172,7 +173,11 @@ def _opened(
 
 
 def _complete(
-    stage: Path, plan: CasePlan, runs: Sequence[PhaseRun]
+    stage: Path,
+    reader: observations.Reader,
+    noted: NodeObservations,
+    plan: CasePlan,
+    runs: Sequence[PhaseRun],
 ) -> NodeObservations:
     """Return what the nodes of a finished job noted; wait for what others than the first one answered.
 
@@ -185,12 +190,12 @@ def _complete(
         if phase.access.evict
     ]
     deadline = time.monotonic() + ANSWER_S
-    noted = observations.read(stage)
     while plan.nodes > 1 and time.monotonic() < deadline:
-        if all(len(noted.by_host(what)) >= plan.nodes for what in expected):
+        answered = all(len(noted.by_host(what)) >= plan.nodes for what in expected)
+        if answered and _all_counted(noted, plan):
             break
         time.sleep(0.5)
-        noted = observations.read(stage)
+        noted = reader.read()
     if not noted.notes:
         raise ToolOutputError(
             f"no output of the agents: {stage / observations.SEEN}.HOST.jsonl: No such file"
@@ -200,6 +205,18 @@ def _complete(
             f"agents: {noted.damaged[0]}; expected whole lines. Run the case again"
         )
     return noted
+
+
+def _all_counted(noted: NodeObservations, plan: CasePlan) -> bool:
+    """Return whether the agents of the nodes have told of all tasks, if any has."""
+    told = task_counters.witnesses(noted)
+    if not told:
+        return True
+    for repetition, phase in executions(plan):
+        counts = task_counters.hear(plan, phase, repetition, None, told, ())
+        if phase.witnessed and not counts.complete:
+            return False
+    return True
 
 
 T = TypeVar("T")

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections import ChainMap
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Final
 
 from iogauge.core.measurement import Phase, Quantity, ToolOutput, ToolOutputError
@@ -26,7 +27,7 @@ from iogauge.plan.stage import PhaseRun
 STARTING_BYTES: Final = 1 << 20
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class TaskCounters:
     """All witnesses of one execution, and how many there should be.
 
@@ -44,7 +45,12 @@ class TaskCounters:
     @property
     def complete(self) -> bool:
         """Return whether no witness is missing."""
-        return len(self.witnesses) == self.expected
+        return self.tasks == self.expected
+
+    @property
+    def tasks(self) -> int:
+        """Return the number of tasks, or of looks at nodes of servers, that are there."""
+        return sum(witness.tasks for witness in self.witnesses)
 
     @property
     def speaks_of_tasks(self) -> bool:
@@ -69,7 +75,7 @@ class TaskCounters:
         """
         return max(
             max(w.synced or w.ended for w in of_host) - min(w.started for w in of_host)
-            for of_host in self._by_host().values()
+            for of_host in self._by_host.values()
         )
 
     def span(self, host: str) -> tuple[float, float] | None:
@@ -79,7 +85,7 @@ class TaskCounters:
         """
         if not self.of_tasks and self.asked_for:
             return self.asked_for
-        of_host = self._by_host().get(host)
+        of_host = self._by_host.get(host)
         if not of_host:
             return None
         span = min(w.started for w in of_host), max(w.ended for w in of_host)
@@ -92,7 +98,7 @@ class TaskCounters:
     def sync_seconds(self) -> float | None:
         """Return the longest time that syncfs(2) took on a node; None if a node did not sync."""
         longest = 0.0
-        for of_host in self._by_host().values():
+        for of_host in self._by_host.values():
             took = [w.synced - w.ended for w in of_host if w.synced is not None]
             if not took:
                 return None
@@ -119,7 +125,7 @@ class TaskCounters:
 
         A name of neither a device nor a mount is that of a Lustre file system, whose clients before 2.17 tell root alone.
         """
-        grown = self._grown()
+        grown = self._grown
         if grown.keys().isdisjoint(counters):
             return None
         return _total(
@@ -134,7 +140,7 @@ class TaskCounters:
         A device's number may stand for another disk on each node.
         """
         passed = Reading()
-        for host, grown in self._grown().items():
+        for host, grown in self._grown.items():
             for name, moved in grown.items():
                 if moved and (name == NETWORKS or name in devices.get(host, ())):
                     passed += moved
@@ -142,14 +148,16 @@ class TaskCounters:
 
     def of_host(self, host: str) -> Mapping[str, Reading | None]:
         """Return the growth of each counter of a host, None if it is unknown."""
-        return self._grown().get(host, {})
+        return self._grown.get(host, {})
 
+    @cached_property
     def _grown(self) -> dict[str, Mapping[str, Reading | None]]:
         return {
             host: ChainMap(*(dict(witness.counters) for witness in of_host))
-            for host, of_host in self._by_host().items()
+            for host, of_host in self._by_host.items()
         }
 
+    @cached_property
     def _by_host(self) -> dict[str, list[TaskLine]]:
         hosts: dict[str, list[TaskLine]] = {}
         for witness in self.witnesses:
@@ -188,15 +196,13 @@ def witnesses(seen: NodeObservations) -> dict[str, list[TaskLine]]:
 
     Where no task ran and no agent counted, there is no witness.
     """
-    found, grown = dict[str, list[TaskLine]](), seen.grown()
+    found: dict[str, list[TaskLine]] = {}
     for task in seen.tasks:
-        look = (
-            grown.get((task.host, task.execution)) if task.number in (0, None) else None
-        )
+        look = None if task.number else seen.grown.get((task.host, task.execution))
         if look is not None:
             # A look at the node of a server tells when it was taken.
-            started = look[0] if task.number is None else task.started
-            one = replace(task, started=started, counters=look[1])
+            started = look.at if task.number is None else task.started
+            one = replace(task, started=started, counters=look.counters)
         elif task.number is None:
             continue
         else:

@@ -275,7 +275,7 @@ def _foreign(phase: PhaseView, executions: Sequence[Execution]) -> str:
     name = f"{between.SCRIPT}{phase.tool}"
     script = any(name in facts for facts in phase.case.evidence.nodes)
     for execution in phase.executions:
-        lines, expected = len(execution.counts.witnesses), execution.counts.expected
+        lines, expected = execution.counts.tasks, execution.counts.expected
         # A launcher may cut the lines of several tasks into each other, and makes none of its own.
         if lines > expected:
             return f"which left {lines} count(s) of the kernel for {expected} task(s)"

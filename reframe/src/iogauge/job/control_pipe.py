@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import threading
+import time
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from iogauge.node import kernel
 from iogauge.node.counters import Reading, read_all
 from iogauge.node.host import check_clock
-from iogauge.plan.observations import COUNTERS, note
+from iogauge.plan.observations import COUNTERS, TASKS, append, line_of
 
 #: Named pipes in the stage directory, with ``.<host>``: questions, and the answers with ``.said`` behind.
 AGENT: Final = "agent"
+
+#: Seconds after which the tasks of an execution have told what they had to.
+_QUIET_S: Final = 0.05
 
 
 class Task(NamedTuple):
@@ -27,9 +32,10 @@ class Task(NamedTuple):
 class ControlPipe:
     """Two named pipes, which join processes of one node even on a file system of a network.
 
-    ``before EXECUTION`` and ``after EXECUTION`` are repeated when all counters of the node were noted, ``sync EXECUTION``
-    when what was written to the case's directory is on storage. An answer that begins with ``failed`` says why that is not
-    so. ``task PROCESS START`` names the tool of this node's first task.
+    ``before EXECUTION`` and ``after EXECUTION`` are repeated when the agent has looked at all counters of the node, ``sync
+    EXECUTION`` when what was written to the case's directory is on storage. An answer that begins with ``failed`` says why
+    that is not so. ``task PROCESS START`` names the tool of this node's first task. A line that ends with ``end`` is what a
+    task tells when it has ended: the agent writes those of all tasks to the stage at once.
     """
 
     def __init__(self, directory: str) -> None:
@@ -37,9 +43,11 @@ class ControlPipe:
         self._directory = directory
         place = f"{AGENT}.{os.uname().nodename}"
         self._places = f"{place}.said", place
-        self.close()
+        self._remove()
         self._before: dict[str, Reading | None] = {}
         self._waiting = b""
+        self._looks = self._tasks = ""
+        self._told_at = time.monotonic()
         for pipe in self._places:
             os.mkfifo(pipe, 0o600)
         # Open for both ways: nobody waits for the other end, and the question is never at an end.
@@ -58,6 +66,7 @@ class ControlPipe:
             self._waiting += os.read(self._asked, 1 << 16)
         *lines, self._waiting = self._waiting.split(b"\n")
         for line in lines:
+            self._told_at = time.monotonic()
             match line.decode(errors="replace").split(" "):
                 case ["task", process, start] if (
                     process.isdecimal() and start.isdecimal()
@@ -74,6 +83,8 @@ class ControlPipe:
                 case ["sync", _]:
                     # It may take minutes, and the agent goes on looking.
                     threading.Thread(target=self._sync, args=(line,)).start()
+                case [*words, "end"]:
+                    self._tasks += f"{' '.join(words)} end\n"
 
     def _say(self, line: bytes) -> None:
         with contextlib.suppress(BlockingIOError):  # nobody has read many answers
@@ -94,23 +105,47 @@ class ControlPipe:
         self._say(b"failed %b: %b" % (question, str(error).encode()))
 
     def _look(self, when: str, execution: str) -> None:
-        """Observation all counters before an execution, and after it those that differ.
+        """Look at all counters before an execution, and after it at those that differ.
 
         Preparation and warm-up, repetition 0, are not judged and need none of Lustre, which may cost the start of a program.
         """
         counts = read_all(lustre=not execution.endswith(".0"))
-        told = counts
+        changed = counts
         if when == "before":
             self._before = counts
         else:
-            gone = dict.fromkeys(self._before.keys() - counts.keys())
-            told = {
-                n: one for n, one in counts.items() if self._before.get(n, ()) != one
-            } | gone
-        note(COUNTERS, [execution, when, told])
+            changed = dict.fromkeys(self._before.keys() - counts.keys())
+            for name, reading in counts.items():
+                if self._before.get(name, ()) != reading:
+                    changed[name] = reading
+        self._looks += line_of(COUNTERS, [execution, when, changed])
+        if when == "after":
+            append(self._looks)
+            self._looks = ""
+
+    @property
+    def pause_s(self) -> float:
+        """Return the seconds after which to call :meth:`settle`, if nothing comes before."""
+        return _QUIET_S if self._tasks else math.inf
+
+    def settle(self) -> None:
+        """Write what tasks told, once they tell no more; raises OSError of the stage.
+
+        A thousand nodes must not open files of a shared stage for each of their tasks.
+        """
+        if self._tasks and time.monotonic() - self._told_at >= _QUIET_S:
+            append(self._tasks, TASKS)
+            self._tasks = ""
 
     def close(self) -> None:
-        """Remove the pipes."""
+        """Write what waits, and remove the pipes; raises OSError of the stage."""
+        for _ in self.answer():
+            pass
+        if self._tasks:
+            append(self._tasks, TASKS)
+        self._remove()
+
+    def _remove(self) -> None:
         for pipe in self._places:
             with contextlib.suppress(OSError):
                 os.unlink(pipe)

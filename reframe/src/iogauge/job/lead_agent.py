@@ -158,6 +158,8 @@ class _LeadAgent:
             if self._bell and self._bell in ready:
                 for task in self._bell.answer():
                     self.recorder.take(task)
+            if self._bell:
+                self._bell.settle()
             self.recorder.look()
             if 0 in ready:
                 return os.read(0, 4096)

@@ -126,9 +126,7 @@ class _NodeAgent:
                         leaving.callback(bell.close)
                 observations.note(files.VIEW, view.to_json())
                 while not self._why:
-                    ready = select.select([bell] if bell else [], [], [], _PAUSE_S)[0]
-                    if ready and bell:
-                        list(bell.answer())
+                    self._answer(bell)
                     self._look()
                     if server and not server.runs():
                         self._why = f"{self._name} ended by itself"
@@ -141,6 +139,17 @@ class _NodeAgent:
             visible(f"iogauge: {what} failed on {host}: {self._why}"), file=sys.stderr
         )
         return 1
+
+    def _answer(self, pipe: ControlPipe | None) -> None:
+        """Answer what the tasks of this node ask, or wait for a while."""
+        if pipe is None:
+            time.sleep(_PAUSE_S)
+            return
+        pause_s = min(_PAUSE_S, pipe.pause_s)
+        if select.select([pipe], [], [], pause_s)[0]:
+            for _ in pipe.answer():
+                pass
+        pipe.settle()
 
     def _told(self, number: int, frame: FrameType | None) -> None:
         self._why = self._why or "a signal"
@@ -171,6 +180,7 @@ def await_all(nodes: int, tool: str, launcher: int, seconds: float) -> int:
     """
     deadline = time.monotonic() + seconds
     reached: set[str] = set()
+    reader = observations.Reader(Path())
     while True:
         over = time.monotonic() >= deadline
         ended = not processes.started(launcher)
@@ -179,7 +189,7 @@ def await_all(nodes: int, tool: str, launcher: int, seconds: float) -> int:
             or ended
             or len(list(Path().glob(f"{observations.SEEN}.*.jsonl"))) >= nodes
         ):
-            found = observations.read(Path())
+            found = reader.read()
             if refusals := [
                 text for _, _, text in found.each(observations.REFUSES, str)
             ]:

@@ -4,7 +4,7 @@
 #   witness.sh STAGE EXECUTION [--sync DIRECTORY] COMMAND...            the exit status is the command's
 #   witness.sh STAGE EXECUTION [--sync DIRECTORY] --look before|after   on a node whose server does the work
 #
-# After a command that ended well it appends a line to STAGE/tasks.HOST: seconds since boot, and the sums of /proc/PID/io
+# After a command that ended well there is a line in STAGE/tasks.HOST: seconds since boot, and the sums of /proc/PID/io
 # of this shell, the command and all children that it waited for (plan/observations.py). What the tool prints, and where a launcher
 # takes it, changes nothing. The first task of a node lets the node's agent look at all counters, before and after.
 
@@ -47,7 +47,7 @@ sync_target() {
 # Before the tool writes a byte. Let the kernel tell now what others met: syncfs(2) tells the next caller of an error of the
 # whole mount.
 begin() {
-    true >>"$file" || no_stage
+    [ -p "$agent" ] || true >>"$file" || no_stage
     [ -z "$syncs" ] || sync_target || echo "iogauge: the line above is of a write before this command" >&2
     look before
 }
@@ -90,4 +90,10 @@ else
     while read -r _ sum; do sums="$sums $sum"; done 2>/dev/null </proc/$$/io
     [ "$number" != 0 ] || finish
 fi
-echo "$execution $number $started $ended $synced${sums:- 0 0 0 0 0 0 0} end" >>"$file" || no_stage
+line="$execution $number $started $ended $synced${sums:- 0 0 0 0 0 0 0} end"
+# The agent writes the lines of all tasks at once: a stage that all nodes share would be opened by every task.
+if [ -p "$agent" ]; then
+    echo "$line" 1<>"$agent"
+else
+    echo "$line" >>"$file" || no_stage
+fi

@@ -55,10 +55,10 @@ def _ask(guards: Guards[View], view: View) -> list[Finding]:
 def findings_of(case: CaseView) -> list[Finding]:
     """Return all findings of a case: those of the whole case first, then those of each metric."""
     findings = _ask(OF_CASE, case)
-    layouts = [
-        finding for layout in case.layouts for finding in _ask(OF_LAYOUT, layout)
-    ]
-    findings += dict.fromkeys(layouts)  # repetitions with equal findings count once
+    layouts = dict[Finding, None]()
+    for layout in case.layouts:
+        layouts |= dict.fromkeys(_ask(OF_LAYOUT, layout))
+    findings += layouts  # repetitions with equal findings count once
     of_metric: dict[str, list[Finding]] = {}
     for phase in case.phases:
         of_phase = _ask(OF_PHASE, phase)
@@ -68,37 +68,31 @@ def findings_of(case: CaseView) -> list[Finding]:
             ]
     # If a source is not believed, neither is a metric that is computed from it.
     for name, computed in case.plan.computed.items():
-        of_metric[name] = [
-            finding for source in computed.sources for finding in of_metric[source]
-        ]
-    for name, answers in of_metric.items():
+        of_metric[name] = []
+        for source in computed.sources:
+            of_metric[name] += of_metric[source]
+    for name, own in of_metric.items():
         # A source that the case does not promise has no verdict, and no spread to judge.
-        own = [
-            *answers,
-            *(_ask(OF_METRIC, (case, name)) if name in case.values else ()),
-        ]
+        if name in case.values:
+            own += _ask(OF_METRIC, (case, name))
         findings += [dataclasses.replace(finding, metric=name) for finding in own]
     return findings
 
 
-def _said(
+def _notes(
     plan: CasePlan, evidence: model.Evidence, metric: str
 ) -> tuple[str, Unsettled | None]:
     """Return the notes of the outputs about a metric, each once, and the first thing that they leave open about it."""
-    found = [
-        (output, rate)
-        for phase in plan.repeat
-        for name, (_, rate) in phase.rates.items()
-        if name == metric
-        for output in evidence.outputs[phase.name]
-    ]
-    notes = dict.fromkeys(
-        output.notes[rate] for output, rate in found if rate in output.notes
-    )
-    left_open = (
-        output.unsettled[rate] for output, rate in found if rate in output.unsettled
-    )
-    return "; ".join(notes), next(left_open, None)
+    notes, unsettled = dict[str, None](), None
+    for phase in plan.repeat:
+        if metric not in phase.rates:
+            continue
+        _, rate = phase.rates[metric]
+        for output in evidence.outputs[phase.name]:
+            if rate in output.notes:
+                notes[output.notes[rate]] = None
+            unsettled = unsettled or output.unsettled.get(rate)
+    return "; ".join(notes), unsettled
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -121,12 +115,9 @@ class Judgement:
             for m in self.metrics
             if m.median is not None
         )
-        reason = (
-            self.reason.split("; demanded")[0]
-            if not figures
-            else self.reason.split("; ")[0]
-        )
-        return f"{figures}: {reason}" if figures else reason
+        if not figures:
+            return self.reason.split("; demanded")[0]
+        return f"{figures}: {self.reason.split('; ')[0]}"
 
     @property
     def failed_as_expected(self) -> bool:
@@ -159,9 +150,12 @@ def references_of(
         reference = references.get(name) or standing.get(name)
         if reference is None and not unreferenced:
             reference = bounds.reference
-        if reference is not None:
-            used[name] = reference
-            doubts += [(name, doubt)] if (doubt := bounds.doubt(reference)) else []
+        if reference is None:
+            continue
+        used[name] = reference
+        doubt = bounds.doubt(reference)
+        if doubt:
+            doubts.append((name, doubt))
     return used, doubts
 
 
@@ -203,31 +197,28 @@ def judge(
         return Judgement(
             (), (waited,), Verdict.CONTAMINATED, f"nothing was measured: {waited}"
         )
-    if evidence.mismatch and (wrong := contents.verification(ended)):
+    wrong = contents.verification(ended)
+    if evidence.mismatch and wrong:
         return Judgement((), (wrong,), Verdict.INVALID, str(wrong))
-    values = check_samples(
-        metrics, model.rates_of(plan, evidence.outputs), plan.samples
-    )
+    rates = model.rates_of(plan, evidence.outputs)
+    values = check_samples(metrics, rates, plan.samples)
     findings = findings_of(dataclasses.replace(ended, values=values))
     used, beside = references_of(
         plan, metrics, references, extras, unreferenced, standing
     )
-    wide = [
-        (name, doubt) for name, one in used.items() if (doubt := doubt_of_bounds(one))
-    ]
-    wide += beside
-    doubted = {name for name, _ in wide}
-    wide += [
-        (name, doubt)
-        for name, one in used.items()
-        if name not in doubted
-        and (doubt := doubt_of_figure(statistics.median(values[name]), one))
-    ]
-    findings += [doubtful(name, doubt) for name, doubt in wide]
+    wide = [(name, doubt_of_bounds(reference)) for name, reference in used.items()]
+    doubts = [(name, doubt) for name, doubt in wide if doubt] + beside
+    doubted = {name for name, _ in doubts}
+    for name, reference in used.items():
+        doubt = doubt_of_figure(statistics.median(values[name]), reference)
+        if doubt and name not in doubted:
+            doubts.append((name, doubt))
+    findings += [doubtful(name, doubt) for name, doubt in doubts]
     decided = []
     for metric in metrics:
-        name, (notes, unsettled) = metric.name, _said(plan, evidence, metric.name)
-        one = decide_metric(
+        name = metric.name
+        notes, unsettled = _notes(plan, evidence, name)
+        judged = decide_metric(
             metric,
             values[name],
             findings,
@@ -236,9 +227,9 @@ def judge(
             unsettled=unsettled,
             busy=ended.busy,
         )
-        decided.append(
-            dataclasses.replace(one, reason=f"{one.reason}: {notes}") if notes else one
-        )
+        if notes:
+            judged = dataclasses.replace(judged, reason=f"{judged.reason}: {notes}")
+        decided.append(judged)
     verdict = worst([m.verdict for m in needed(decided, recorded)])
     if verdict is Verdict.ERROR:
         raise ToolOutputError("the scenario promises no metric")

@@ -42,8 +42,9 @@ class Reading(NamedTuple):
 
     def since(self, before: Reading) -> Reading:
         """Return the growth since an earlier look."""
-        requests = None if before.requests is None else -before.requests
-        return self + Reading(-before.read, -before.written, requests)
+        known = self.requests is not None and before.requests is not None
+        requests = (self.requests or 0) - (before.requests or 0) if known else None
+        return Reading(self.read - before.read, self.written - before.written, requests)
 
     def way(self, direction: str) -> int:
         """Return the bytes of a direction, ``read`` or ``write``."""

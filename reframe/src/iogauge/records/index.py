@@ -26,7 +26,7 @@ from typing import Any, Final
 from iogauge.evidence.fingerprint import identity
 from iogauge.records import series
 from iogauge.records.journal import Damaged, Line, read_lines
-from iogauge.records.record import MetricRecord, Record, microseconds
+from iogauge.records.record import FindingRecord, MetricRecord, Record, microseconds
 
 #: Grows when the same session files make another index.
 _VERSION: Final = 1
@@ -296,7 +296,7 @@ class _Writer:
         if isinstance(values, Damaged):
             return values.problem
         try:
-            record = Record.from_json(values)
+            record = Record.from_json(_without_findings(values))
             nodes = _whole(values, "nodes")
             tasks = _whole(values, "tasks_per_node")
             time = microseconds(record.time)
@@ -397,6 +397,14 @@ _KEPT_ONCE: Final = {
 
 #: Rows that are written together.
 _ROWS: Final = 10_000
+
+
+def _without_findings(values: dict[str, Any]) -> dict[str, Any]:
+    """Return a record without its findings if they are sound: the index has none, and building them takes longest."""
+    findings = values.get("findings")
+    if type(findings) is list and all(map(FindingRecord.fits, findings)):
+        return values | {"findings": []}
+    return values
 
 
 def _digest(text: bytes) -> int:

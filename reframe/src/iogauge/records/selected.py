@@ -135,7 +135,7 @@ class Selected:
     """What the options select.
 
     ``listed`` and ``runnable`` are ReFrame's names, each followed by its hash. ``unfit`` are checks
-    that no partition asks for: it declares no points, hosts or targets for them.
+    of which no partition asks for any case: it declares no points, hosts or targets for them.
     """
 
     listed: tuple[str, ...] = ()
@@ -183,6 +183,7 @@ def select(listed: Sequence[str], notes: str) -> Selected:
     runnable: list[str] = []
     left_out: list[UnrunCase] = []
     unfit: list[str] = []
+    fit: set[str] = set()
     derived: set[bool] = set()
     for name in listed:
         case = cases.get(name.rpartition("/")[2])
@@ -194,14 +195,17 @@ def select(listed: Sequence[str], notes: str) -> Selected:
                 out for place in places.values() for out in _lacking(case, place)
             ]
             left_out += lacking
-            unfit += [] if lacking or case.runs_on else [case.check]
+            if lacking or case.runs_on:
+                fit.add(case.check)
+            else:
+                unfit.append(case.check)
     systems = dict.fromkeys(place.partition(":")[0] for place in places)
     return Selected(
         tuple(listed),
         tuple(runnable),
         frozenset(derived),
         tuple(left_out),
-        tuple(dict.fromkeys(unfit)),
+        tuple(check for check in dict.fromkeys(unfit) if check not in fit),
         tuple(systems),
     )
 

@@ -141,3 +141,13 @@ def newest_records(
     ours = {folder / path for path in paths}
     damaged = [line for line in query.damaged(folder) if line.file in ours]
     return sorted(found.values(), key=by_place), damaged
+
+
+def of_session(folder: Path, name: str) -> list[Record]:
+    """Return the records of a session by time, in whatever files they are; raises OSError for one that cannot be read."""
+    with closing(query.connect(folder)) as history:
+        of_name = query.Condition("session = ? AND position = 0", (name,))
+        rows = query.rows(history, "file, start", of_name, "ORDER BY time, start")
+        places = [(row["file"], row["start"]) for row in rows]
+        found = query.records(folder, history, places)
+    return [found[place] for place in places if place in found]

@@ -75,7 +75,6 @@ LOOKS: Final = {
     Verdict.UNREFERENCED: _Look("?", "?", "cyan"),
     Verdict.PASS: _Look("✓", "P", "green"),
 }
-GRAVEST: Final = tuple(LOOKS)
 
 #: Words that have a style wherever they are a cell.
 STYLES: Final = {

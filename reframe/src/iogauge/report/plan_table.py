@@ -132,6 +132,13 @@ def timed(cases: Iterable[PlannedCase]) -> list[str]:
 _SEVERITY: Final = {Outcome.OK: 0, Outcome.WARN: 1}
 
 
+def _badness(found: tuple[PlannedCase, Finding]) -> tuple[int, int]:
+    """Return how bad a finding is, and how large its case."""
+    case, finding = found
+    size = case.order.files if finding.guard == "G14" else case.order.held_bytes
+    return _SEVERITY.get(finding.outcome, 2), size
+
+
 def worst(
     findings: Sequence[tuple[PlannedCase, Sequence[Finding]]],
 ) -> list[tuple[Finding, list[str]]]:
@@ -140,22 +147,18 @@ def worst(
     Of findings that are equally bad, that of the largest case stands (G14: the one with the most
     files). Names are given of cases whose findings are not OK.
     """
-    each = [(case, finding) for case, found in findings for finding in found]
-
-    def badness(one: tuple[PlannedCase, Finding]) -> tuple[int, int]:
-        case, finding = one
-        size = case.order.files if finding.guard == "G14" else case.order.held_bytes
-        return _SEVERITY.get(finding.outcome, 2), size
-
+    guards: dict[str, list[tuple[PlannedCase, Finding]]] = {}
+    for case, found in findings:
+        for finding in found:
+            guards.setdefault(finding.name, []).append((case, finding))
     chosen = []
-    for group in grouped(each, lambda one: one[1].name).values():
-        worst = max(group, key=badness)[1]
-        bad = [
-            case
-            for case, one in group
-            if one.outcome is worst.outcome is not Outcome.OK
-        ]
-        chosen.append((worst, list(map(name_of, bad))))
+    for group in guards.values():
+        worst = max(group, key=_badness)[1]
+        names = []
+        for case, finding in group:
+            if finding.outcome is worst.outcome is not Outcome.OK:
+                names.append(name_of(case))
+        chosen.append((worst, names))
     return chosen
 
 

@@ -7,6 +7,7 @@ import copy
 import importlib
 import json
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from importlib import resources
@@ -366,6 +367,17 @@ def _ignored(system: Mapping[str, Any], environments: Any) -> Iterator[Mistake]:
                     )
 
 
+def _named_twice(system: Mapping[str, Any]) -> Iterator[Mistake]:
+    """Yield a mistake for each name that several partitions have: ReFrame keeps one of them."""
+    counts = Counter(partition["name"] for partition in system["partitions"])
+    for name, number in counts.items():
+        if number > 1:
+            found = f"{number} partitions named {name}"
+            yield Mistake(
+                f"systems.{system['name']}.partitions", found, "one of each name"
+            )
+
+
 def _own_mistakes(site: str, data: dict[str, Any]) -> Iterator[Mistake]:
     """Yield what no schema can refuse.
 
@@ -380,6 +392,7 @@ def _own_mistakes(site: str, data: dict[str, Any]) -> Iterator[Mistake]:
     by_name = {entry["name"]: entry for entry in environments}
     for system in systems:
         yield from _ignored(system, environments)
+        yield from _named_twice(system)
         for partition in system["partitions"]:
             key = f"systems.{system['name']}.partitions.{partition['name']}"
             yield from _partition_mistakes(key, partition, by_name)

@@ -58,8 +58,9 @@ class NetworkCeilingCheck(StorageCheck):
 
     def probes(self, metric: Metric) -> Mapping[str, float]:
         """Return the median of every pair's rates, in MiB/s."""
-        of_pairs = metric.name == iperf3.PAIR_MEDIAN
-        return _medians(self.outputs_of(iperf3.PHASE) if of_pairs else (), "pairs")
+        if metric.name != iperf3.PAIR_MEDIAN:
+            return {}
+        return _medians(self.outputs_of(iperf3.PHASE), "pairs")
 
     def plan(self) -> CasePlan:
         """Measure all pairs, or as many as the time of a phase allows; a turn takes a second or more."""
@@ -103,12 +104,12 @@ class NetworkCeilingCheck(StorageCheck):
 
 def _medians(outputs: Sequence[ToolOutput], key: str) -> dict[str, float]:
     """Return the median of each rate by its name, over the outputs of all repetitions."""
-    each: list[Any] = [output.parameters[key] for output in outputs]
-    return {
-        name: statistics.median(one[name] for one in each)
-        for one in each[:1]
-        for name in one
-    }
+    rates: dict[str, list[float]] = {}
+    for output in outputs:
+        of_output: Any = output.parameters[key]
+        for name, rate in of_output.items():
+            rates.setdefault(name, []).append(rate)
+    return {name: statistics.median(values) for name, values in rates.items()}
 
 
 DEVICES_BW: Final = Metric("devices_bw", "MiB/s")
@@ -135,29 +136,27 @@ class DeviceCeilingCheck(OneNodeFioCheck):
 
     def probes(self, metric: Metric) -> Mapping[str, float]:
         """Return the median of every device's rates, in MiB/s."""
-        return _medians(
-            self.outputs_of("devices") if metric == DEVICES_BW else (), "devices"
-        )
+        if metric != DEVICES_BW:
+            return {}
+        return _medians(self.outputs_of("devices"), "devices")
 
     def plan(self) -> CasePlan:
         """Read all devices from their beginnings for the time that the limits give."""
-        devices = self.site.ceilings.devices if self.site.ceilings else ()
+        devices: tuple[str, ...] = ()
+        if self.site.ceilings:
+            devices = self.site.ceilings.devices
         if not devices or self.total_tasks != 1:
             raise ValueError(
                 f"ceilings.devices names {len(devices)} device(s), tasks_per_node is {self.tasks_per_node}: "
                 "expected a device and one task; name the target's devices, and leave tasks_per_node alone"
             )
-        way = {
-            "ioengine": "libaio",
-            "iodepth": _DEVICE_DEPTH,
-            "direct": 1,
-            "rw": "read",
-            "bs": "1m",
-        }
-        way |= {"time_based": 1, "runtime": duration(self.site.limits.phase_seconds)}
-        options = [
-            {"description": TOKEN, "filename": device, **way} for device in devices
-        ]
+        options = ["ioengine=libaio", f"iodepth={_DEVICE_DEPTH}", "direct=1", "rw=read"]
+        seconds = duration(self.site.limits.phase_seconds)
+        options += ["bs=1m", "time_based=1", f"runtime={seconds}"]
+        lines: list[str] = []
+        for number, device in enumerate(devices):
+            lines += [f"[device{number}]", f"description={TOKEN}"]
+            lines += [f"filename={device}", *options]
         output = f"fio-devices.{REP}.json"
         phase = PhasePlan(
             name="devices",
@@ -173,14 +172,6 @@ class DeviceCeilingCheck(OneNodeFioCheck):
         case = self.fio_case(
             jobs=[], repeat=[phase], warm_up=False, held_bytes=0, files=0
         )
-        lines = [
-            line
-            for number, given in enumerate(options)
-            for line in (
-                f"[device{number}]",
-                *(f"{key}={value}" for key, value in given.items()),
-            )
-        ]
         return replace(case, inputs={"devices.fio": "\n".join(lines) + "\n"})
 
 

@@ -72,16 +72,8 @@ def client_arguments(
 ) -> list[str]:
     """Return the words of a sender, from its own address to a receiver's."""
     words = ["iperf3", "-c", address, "-B", own, "-p", str(port), "-t", str(seconds)]
-    return [
-        *words,
-        "-P",
-        str(connections),
-        "-i",
-        "0",
-        "-J",
-        "--connect-timeout",
-        "5000",
-    ]
+    words += ["-P", str(connections), "-i", "0", "-J", "--connect-timeout", "5000"]
+    return words
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,15 +106,18 @@ def _stream(report: object, planned: StreamPlan, where: str) -> _Stream:
         "reverse": 0,
     }
     for key, want in wanted.items():
-        if (got := non_negative(asked, key, where)) != want:
+        got = non_negative(asked, key, where)
+        if got != want:
             raise ToolOutputError(f"{where}: {key} is {got:g}, expected {want}")
-    if (kind := member(asked, "protocol", where)) != "TCP":
+    kind = member(asked, "protocol", where)
+    if kind != "TCP":
         raise ToolOutputError(
             f"{where}: protocol is {excerpt(repr(kind))}, expected TCP"
         )
-    sent, got = member(end, "sum_sent", where), member(end, "sum_received", where)
-    received, seconds = positive(got, "bytes", where), positive(got, "seconds", where)
-    rate = positive(got, "bits_per_second", where)
+    sent, counted = member(end, "sum_sent", where), member(end, "sum_received", where)
+    received = positive(counted, "bytes", where)
+    seconds = positive(counted, "seconds", where)
+    rate = positive(counted, "bits_per_second", where)
     if received > positive(sent, "bytes", where):
         raise ToolOutputError(
             f"{where}: {received:.0f} bytes were received, and fewer sent"
@@ -134,13 +129,15 @@ def _stream(report: object, planned: StreamPlan, where: str) -> _Stream:
     times = member(start, "timestamp", where)
     used = member(end, "cpu_utilization_percent", where)
     # What the sender's kernel still had at the end passes late, and a link that loses data sends it again.
-    lost = non_negative(sent, "retransmits", where) if sent.get("retransmits") else 0
     beside = sent["bytes"] - received
-    beside += lost * non_negative(start, "tcp_mss_default", where) if lost else 0
-    percent = max(
-        non_negative(used, key, where) for key in ("host_total", "remote_total")
-    )
-    threads = planned.connections if _threaded(version) else 1
+    if sent.get("retransmits"):
+        lost = non_negative(sent, "retransmits", where)
+        beside += lost * non_negative(start, "tcp_mss_default", where)
+    here, there = "host_total", "remote_total"
+    percent = max(non_negative(used, here, where), non_negative(used, there, where))
+    threads = 1
+    if _threaded(version):
+        threads = planned.connections
     cores = percent / 100 / threads
     began = non_negative(times, "timesecs", where)
     return _Stream(version, int(received), int(beside), seconds, began, cores)
@@ -179,25 +176,24 @@ def parse(text: str, planned: StreamPlan, max_deviation: float = 0.2) -> ToolOut
         document = untrusted.parse_json(text)
     except ValueError as error:
         raise ToolOutputError(f"streams: {error}") from None
-    hosts, done = (
-        member(document, "hosts", "streams"),
-        member(document, "turns", "streams"),
-    )
-    if (
-        not isinstance(hosts, list)
-        or len({str(host) for host in hosts}) != planned.nodes
-    ):
+    hosts = member(document, "hosts", "streams")
+    done = member(document, "turns", "streams")
+    names: list[str] = []
+    if isinstance(hosts, list):
+        names = list(map(str, hosts))
+    if len(set(names)) != planned.nodes:
         raise ToolOutputError(
             f"streams: {excerpt(repr(hosts))}, expected {planned.nodes} hosts"
         )
-    turns = planned.turns([str(host) for host in hosts])
+    turns = planned.turns(names)
     if not isinstance(done, list) or len(done) != len(turns):
         raise ToolOutputError(f"streams: expected {len(turns)} turns in the output")
     pairs: dict[str, float] = {}
     found: list[_Stream] = []
     wires: list[Wire] = []
     for pair, said in zip(turns, done, strict=True):
-        name, where = " to ".join(pair), f"streams, {' to '.join(pair)}"
+        name = " to ".join(pair)
+        where = f"streams, {name}"
         stream = _stream(member(said, "report", where), planned, where)
         counted = member(said, "counted", where)
         for host, way in zip(pair, ENDS, strict=True):
@@ -207,9 +203,10 @@ def parse(text: str, planned: StreamPlan, max_deviation: float = 0.2) -> ToolOut
         found.append(stream)
     slowest = min(pairs, key=lambda name: pairs[name])
     accused = guilty.find([pairs], max_deviation)
-    healthy = [
-        v for name, v in pairs.items() if not any(one.explains(name) for one in accused)
-    ]
+    healthy = []
+    for name, rate in pairs.items():
+        if not any(one.explains(name) for one in accused):
+            healthy.append(rate)
     nobody = f"{len(pairs)} pairs, slowest is {slowest}: {format_bytes(pairs[slowest] * 2**20)}/s"
     quantities = {
         PAIR_MEDIAN: Quantity(statistics.median(pairs.values()), "MiB/s"),

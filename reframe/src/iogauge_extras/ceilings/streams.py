@@ -103,10 +103,10 @@ class _Line:
             answer = untrusted.parse_json(line.decode("utf-8", "replace"))
         except ValueError as error:
             raise StreamsError(f"{who} said something else: {error}") from error
-        if not isinstance(answer, dict) or "failed" in answer:
-            raise StreamsError(
-                str(answer["failed"] if isinstance(answer, dict) else answer)
-            )
+        if not isinstance(answer, dict):
+            raise StreamsError(str(answer))
+        if "failed" in answer:
+            raise StreamsError(str(answer["failed"]))
         return answer
 
 
@@ -171,10 +171,8 @@ def _joined(
 
 def _turn(sender: _Line, receiver: _Line, plan: StreamPlan) -> dict[str, Any]:
     """Measure the stream of a pair; return its report, and what both ends counted."""
-    place, how = (
-        receiver.ask("serve"),
-        {"seconds": plan.seconds, "connections": plan.connections},
-    )
+    place = receiver.ask("serve")
+    how = {"seconds": plan.seconds, "connections": plan.connections}
     sent = sender.ask("send", plan.seconds + _ANSWER_S, **place, **how)
     received = receiver.ask("served")
     counted = {sender.host: sent["counted"], receiver.host: received["counted"]}
@@ -294,8 +292,12 @@ def join(address: str, port: str, word: str, interface: str) -> None:
             leaving.callback(node.end)
             able: dict[str, Callable[..., dict[str, Any]]]
             able = {"serve": node.serve, "served": node.served, "send": node.send}
-            while asked := able.get((said := line.hear(None)).pop("ask", "")):
-                line.tell(**asked(**said))
+            while True:
+                words = line.hear(None)
+                asked = able.get(words.pop("ask", ""))
+                if asked is None:
+                    break
+                line.tell(**asked(**words))
         except (OSError, ValueError, TypeError, subprocess.TimeoutExpired) as error:
             print(visible(f"iogauge: streams: {error}"), file=sys.stderr, flush=True)
             with contextlib.suppress(OSError):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
+from itertools import chain
 from typing import Any, Literal
 
 import reframe.core.builtins as builtins
@@ -32,15 +33,11 @@ def _partition_extras() -> dict[str, PartitionExtras]:
 
 def baseline_checks() -> list[str]:
     """Return the checks that partitions of the selected system compare with a baseline."""
-    extras = _partition_extras().values()
-    return sorted(
-        {
-            check
-            for partition in extras
-            if partition.baseline
-            for check in partition.baseline.checks
-        }
-    )
+    checks: set[str] = set()
+    for extras in _partition_extras().values():
+        if extras.baseline:
+            checks.update(extras.baseline.checks)
+    return sorted(checks)
 
 
 def sizes(check: str) -> dict[str, dict[str, int]]:
@@ -100,33 +97,28 @@ class PlacesCheck(DerivedCheck):
         check, file = type(self).__name__, self._references
         entry = {} if file.mistakes else file.data.get(check, {})
         named = grouped(leaves(check, entry), lambda leaf: leaf[1])
-        return tuple(
-            Metric(name, "1", "less" if _bounds_above(named[name]) else better)
-            for name in sorted(named)
-            if (
-                better := next(
-                    (b for end, b in self.ends.items() if name.endswith(end)), None
-                )
-            )
-        )
+        found = []
+        for name in sorted(named):
+            for end, better in self.ends.items():
+                if name.endswith(end):
+                    if _bounds_above(named[name]):
+                        better = "less"
+                    found.append(Metric(name, "1", better))
+                    break
+        return tuple(found)
 
     def formulas(self, *operands: Operands) -> Sequence[Formula]:
         """Compare the best cases, for every metric that all sides have."""
-        first, *others = operands
-        common = [
-            metric
-            for name, metric in first.metrics.items()
-            if all(side.metrics.get(name) == metric for side in others)
-        ]
-        if not common:
-            here, *there = (
-                f"on {place} {', '.join(side.metrics)}"
-                for place, side in zip(self.places(), operands, strict=True)
-            )
-            raise NotComputable(
-                f"{self.check} has no metric in common: {here}; {'; '.join(there)}"
-            )
-        return [formula for metric in common for formula in self.compared(metric)]
+        common = []
+        for name, metric in operands[0].metrics.items():
+            if all(side.metrics.get(name) == metric for side in operands):
+                common.append(metric)
+        if common:
+            return list(chain.from_iterable(map(self.compared, common)))
+        sides = []
+        for place, side in zip(self.places(), operands, strict=True):
+            sides.append(f"on {place} {', '.join(side.metrics)}")
+        raise NotComputable(f"{self.check} has no metric in common: {'; '.join(sides)}")
 
 
 class BaselineCheck(PlacesCheck):

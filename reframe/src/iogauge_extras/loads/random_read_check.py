@@ -47,7 +47,9 @@ class RandomReadCheck(FioCheck):
 
     def declared(self) -> dict[str, Any]:
         """Return the defaults of every check; the nodes follow from the span."""
-        nodes = 1 if self.span == "one-client" else self.site.scale.nodes
+        nodes = self.site.scale.nodes
+        if self.span == "one-client":
+            nodes = 1
         return {**super().declared(), "nodes": nodes, "tasks_per_node": self.tasks}
 
     def servers_used(self) -> int | None:
@@ -59,27 +61,24 @@ class RandomReadCheck(FioCheck):
         # The partitions of a span of boxes have them.
         assert self.site.topology and self.site.topology.servers
         servers = self.site.topology.servers
-        some = (
-            number
-            for number in range(servers.boxes)
-            if span_of_boxes(number) == self.span
-        )
-        return next(some) * (servers.per_box or 1)
+        spans = [span_of_boxes(number) for number in range(servers.boxes)]
+        return spans.index(self.span) * (servers.per_box or 1)
 
     def _jobs(self) -> tuple[FioJob, FioJob]:
         """Return the job that lays out the files, and the job that reads them."""
         block, limits = parse_bytes(self.block), self.site.limits
         # Each process reads as many bytes whatever the span.
         most = max(self.nodes, self.site.scale.nodes) * self.tasks_per_node
-        published = self.variant == "published"
         layout = layout_job(
             file_bytes=self.share_of_file(block, most),
             numjobs=self.tasks_per_node,
-            checksum_bytes=0 if published else checksum_interval(block),
+            checksum_bytes=checksum_interval(block),
         )
+        seconds = limits.phase_seconds
+        if self.variant == "published":
+            layout, seconds = replace(layout, checksum_bytes=0), _PUBLISHED_SECONDS
         if self._pins():
             layout = replace(layout, filename_format="$jobnum/$clientuid.$filenum")
-        seconds = _PUBLISHED_SECONDS if published else limits.phase_seconds
         return layout, reader_of(layout, block_bytes=block, runtime_s=seconds)
 
     def _pins(self) -> Pins | None:

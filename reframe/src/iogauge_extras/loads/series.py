@@ -81,10 +81,8 @@ class Series:
         """Return the mean of each window in bytes/s; windows begin with every step."""
         size = round(self.window_s / self.step_s)
         sums = [0.0, *accumulate(self.rates)]
-        return [
-            (after - before) / size
-            for before, after in zip(sums, sums[size:], strict=False)
-        ]
+        pairs = zip(sums, sums[size:], strict=False)
+        return [(after - before) / size for before, after in pairs]
 
     @property
     def dips(self) -> list[Dip]:
@@ -118,10 +116,10 @@ class Series:
         at = max(range(least, len(self.rates) - least + 1), key=between)
         sides = self.rates[:at], self.rates[at:]
         before, after = map(statistics.median, sides)
-        spread = max(
-            statistics.median(abs(rate - middle) for rate in side)
-            for side, middle in zip(sides, (before, after), strict=True)
-        )
+        scatter = []
+        for side, middle in zip(sides, (before, after), strict=True):
+            scatter.append(statistics.median(abs(rate - middle) for rate in side))
+        spread = max(scatter)
         if abs(after - before) < max(_CHANGE * max(before, after), 3 * spread):
             return None
         return Change(at * self.step_s, before, after)
@@ -129,11 +127,11 @@ class Series:
     @property
     def unsteady(self) -> list[str]:
         """Return the change of level and the dips in words, for G17."""
-        saw = []
-        if change := self.change:
+        saw, change, dips = [], self.change, self.dips
+        if change:
             levels = f"{_mib_s(change.before)} to {_mib_s(change.after)}"
             saw.append(f"from {levels} {self._after(change.at_s)}")
-        if dips := self.dips:
+        if dips:
             longest = dips[0]
             saw.append(
                 f"{len(dips)} dip(s), the longest of {format_seconds(longest.seconds)} "

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import chain
 from typing import Any, Final
 
 from iogauge.core.measurement import Disturber, ToolOutput, ToolOutputError
@@ -45,49 +46,51 @@ def parse_disturbed(
     fio was asked for, and the time between the dates of both clients. The second by which they may be cut is taken off.
     Raises :class:`ToolOutputError` as :func:`parse_json`, and if a job is missing.
     """
-    texts = (text, apart) if apart else (text,)
-    outputs = [parse_json(one, {measured: name, disturber: disturber}) for one in texts]
+    names = {measured: name, disturber: disturber}
+    outputs = [parse_json(text, names)]
+    if apart:
+        outputs.append(parse_json(apart, names))
     output, other = outputs[0], outputs[-1]
     phases = {phase.name: phase for out in outputs for phase in out.phases}
-    if set(phases) != {name, disturber} or (
-        apart and name not in (p.name for p in output.phases)
-    ):
+    own_names = [phase.name for phase in output.phases]
+    if set(phases) != {name, disturber} or name not in own_names:
         raise ToolOutputError(
             f"fio JSON: phases {sorted(phases)}, expected {sorted((name, disturber))}"
         )
-    jobs: Any = [out.parameters["jobs"] for out in outputs]
-    starts: Any = output.parameters["starts"]
+    lead, starts = float(LEAD_S), output.parameters["starts"]
+    assert isinstance(starts, dict)
     if apart:
-        began, beside_began = (
-            next(one.seconds for one in out.moments if one.name == "timestamp")
-            for out in outputs
-        )
-        lead = APART_LEAD_S + began - beside_began - 1
-    else:
-        lead = (
-            starts[measured] - starts[disturber] if len(starts) == 2 else float(LEAD_S)
-        )
-    own = jobs[0][measured]
-    beside, processes = phases[disturber], int(jobs[-1][disturber].get("numjobs", "1"))
-    windows = 2 * beside.seconds * processes * (other.nodes or 1)
+        lead = APART_LEAD_S + _began(output) - _began(other) - 1
+    elif len(starts) == 2:
+        lead = starts[measured] - starts[disturber]
+    jobs: Any = {}
+    for out in outputs:
+        jobs |= out.parameters["jobs"]
+    own, beside = jobs[measured], phases[disturber]
+    processes = int(jobs[disturber].get("numjobs", "1")) * (other.nodes or 1)
     half_seconds: Any = other.parameters["half_seconds"]
+    share = half_seconds[disturber] / (2 * beside.seconds * processes)
+    parameters = {**output.parameters, **own, "jobs": jobs}
+    parameters["engine"] = own.get("ioengine", "psync")
     return replace(
         output,
         tasks=_sum([out.tasks for out in outputs]),
         nodes=_sum([out.nodes for out in outputs]),
-        parameters={
-            **output.parameters,
-            **own,
-            "engine": own.get("ioengine", "psync"),
-            "jobs": jobs[0] | jobs[-1],
-        },
+        parameters=parameters,
         phases=(phases[name],),
-        warnings=tuple(warning for out in outputs for warning in out.warnings),
-        moments=tuple(moment for out in outputs for moment in out.moments),
+        warnings=tuple(chain.from_iterable(out.warnings for out in outputs)),
+        moments=tuple(chain.from_iterable(out.moments for out in outputs)),
         totals={"write": sum(phase.bytes_moved or 0 for phase in phases.values())},
-        disturber=Disturber(beside, lead, half_seconds[disturber] / windows),
+        disturber=Disturber(beside, lead, share),
     )
 
 
+def _began(output: ToolOutput) -> float:
+    """Return when a client began, in seconds since the epoch."""
+    return next(m.seconds for m in output.moments if m.name == "timestamp")
+
+
 def _sum(counts: Sequence[int | None]) -> int | None:
-    return None if None in counts else sum(count or 0 for count in counts)
+    if None in counts:
+        return None
+    return sum(filter(None, counts))

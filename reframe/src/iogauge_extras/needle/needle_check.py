@@ -232,14 +232,9 @@ class MdtNeedleCheck(OneProcessNeedleCheck):
 
     def plan(self) -> CasePlan:
         """Create empty files on each metadata target in turn."""
-        names, limits = (
-            self._names("metadata_targets", of_metadata_targets),
-            self.site.limits,
-        )
-        seconds, turns = (
-            self._turn_seconds(len(names)),
-            most_turns(len(names), self.repetitions),
-        )
+        names = self._names("metadata_targets", of_metadata_targets)
+        limits, seconds = self.site.limits, self._turn_seconds(len(names))
+        turns = most_turns(len(names), self.repetitions)
         files = (limits.case_files - len(names)) // turns
         if files < _LEAST_FILES:
             raise ValueError(
@@ -275,7 +270,9 @@ class NodeNeedleCheck(NeedleCheck):
         """Lay the files of all nodes out at once, then let each node write in turn, then read."""
         self.need_nodes("they are compared with each other")
         jobs = self._probe_jobs(self.nodes, self.tasks_per_node)
-        striped = self.site.target.striped_by == "lustre"
+        layout = None
+        if self.site.target.striped_by == "lustre":
+            layout = Layout(stripe_count=-1)
         return self._needle(
             {f"{job.name}.fio": job.job_file() for job in jobs},
             {"nodes": self.nodes},
@@ -283,5 +280,5 @@ class NodeNeedleCheck(NeedleCheck):
             prepare=[self.fio_phase(jobs[0], {}, LAID_OUT, repeated=False)],
             held_bytes=jobs[0].bytes_total * self.nodes,
             files=self.total_tasks,
-            layout=Layout(stripe_count=-1) if striped else None,
+            layout=layout,
         )

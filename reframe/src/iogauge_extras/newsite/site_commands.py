@@ -16,7 +16,7 @@ from typing import Annotated, Any
 
 import typer
 
-from iogauge.cli.planning import planned_cases, show_plan
+from iogauge.cli.planning import no_site, planned_cases, show_plan
 from iogauge.cli.queues import Queue
 from iogauge.cli.reporting import write_file
 from iogauge.cli.running import write_probe
@@ -304,6 +304,12 @@ def _target(
 ) -> Described:
     """Look at a target; ``given`` is its ceiling, ``taken`` are names of other partitions."""
     try:
+        if os.path.isdir(path):
+            processes.call_in_time(path, partial(permission.reason, path))
+    except OSError as error:
+        remedy = f"its administrator runs: iogauge site allow {path}"
+        raise slip(f"{path}: {error}. Nothing was written; {remedy}") from error
+    try:
         seen = _look(path, common["queue"], common["account"])
         if not seen.view.space.bytes_total:
             raise OSError(f"{seen.fstype} keeps no data")
@@ -335,6 +341,9 @@ def add_target(
 ) -> None:
     """Add a target to a site: a partition with the queue and the scale of its first one."""
     folder = folders.site_dir(name)
+    if not folder.is_dir():
+        every = folders.site_folders(*folders.site_dirs())
+        raise slip(no_site(name, [known.name for known in every]))
     site, mistakes = settings.read_site(folder)
     if mistakes:
         raise slip("; ".join(map(str, mistakes)))
@@ -385,12 +394,6 @@ def _write(folder: Path, targets: Sequence[Described], into: Path | None) -> int
         say(
             f"not found out: the scheduler of {other}. Write scheduler and access (docs/sites.md)"
         )
-    for one in targets:
-        try:
-            permission.reason(one.path)
-        except OSError as error:
-            say(f"{one.path} is not allowed as a target yet: {error}")
-            fits = False
     say("next:")
     for command in next_commands(first.site, tier, into, folder.parent):
         say(f"    {command}")

@@ -104,15 +104,30 @@ def sizes_of(target: Described) -> tuple[TierSizes, TierSizes]:
     room = int(space.bytes_free * USED) >> 20 << 20
     files = QUICK_FILES if target.seen.remote else QUICK_FILES_LOCAL
     most = int(space.inodes_free * USED) if space.inodes_total else 1 << 40
-    quick_bytes = max(min(int(2 * speed) or 1 << 30, room, 4 << 30) >> 20, 16) << 20
+    quick_bytes = max(min(int(2 * speed) or 1 << 30, room, 4 << 30), _stripes(target))
+    quick_bytes = max(quick_bytes >> 20, 16) << 20
     quick = TierSizes(quick_bytes, max(min(files, most), 100), 2, "quick")
     usual_bytes = int(DAILY_SECONDS * speed) >> 20 << 20
-    if not 0 < usual_bytes <= room:
+    if not max(1, _stripes(target)) <= usual_bytes <= room:
         return quick, quick
     usual = TierSizes(
         usual_bytes, min(400_000 * target.nodes, most), DAILY_SECONDS, "daily"
     )
     return usual, quick
+
+
+def _stripes(target: Described) -> int:
+    """Return the bytes with which the shared file of a case has data in every stripe of the default layout (G23).
+
+    Twice these: files are cut to whole requests of all tasks.
+    """
+    layout, most = target.seen.layout, 0
+    counts = str(layout.get("layout.stripe_count", 0)).split(",")
+    sizes = str(layout.get("layout.stripe_bytes", 0)).split(",")
+    for count, size in zip(counts, sizes, strict=False):
+        stripes = int(count) if int(count) >= 0 else len(target.seen.view.targets)
+        most = max(most, stripes * int(size))
+    return 2 * most
 
 
 def host_pattern(host: str) -> str:

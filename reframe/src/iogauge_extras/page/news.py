@@ -392,12 +392,15 @@ def _of_record(
 def _with_load(cause: str, record: Record) -> str:
     """Return a cause with the load of the nodes, if that may explain a loss."""
     load = load_of(record)
-    if load is None or load < _LOADED:
+    if record.busy:
+        text = f"{record.busy}: see what else runs there, and measure again without it"
+    elif load is not None and load >= _LOADED:
+        text = (
+            f"the nodes were loaded before the run, {load:g} x their cores: see what else runs there, "
+            "and measure again without it"
+        )
+    else:
         return cause
-    text = (
-        f"the nodes were loaded before the run, {load:g} x their cores: see what else runs there, "
-        "and measure again without it"
-    )
     return text if cause in ("", UNCHANGED) else f"{cause}; and {text}"
 
 

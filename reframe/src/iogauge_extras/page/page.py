@@ -413,28 +413,30 @@ def _needles(records: Sequence[Record], anchor: _Anchor) -> Iterator[Drawing]:
 def _maps(records: Sequence[Record], anchor: _Anchor) -> Iterator[Drawing]:
     """Yield the maps of nodes and targets, with those that a failure names."""
     for title, metric, unit, cells, record in bars.maps(records):
-        all_names = sorted({name for place in cells for name in place})
-        mine = [
-            r for r in records if (r.check, r.where) == (record.check, record.where)
-        ]
-        names = sorted(
-            {name for one in mine for name in _named(one, metric, all_names)}
-        )
-        drawn = Markup(bars.cells_map(title, unit, cells, names))
+        ends = {name for place in cells for name in place}
+        named: set[str] = set()
+        for other in records:
+            if (other.check, other.where) == (record.check, record.where):
+                named.update(_named(other, metric, ends))
+        drawn = Markup(bars.cells_map(title, unit, cells, named))
         caption = f"darker: slower than the median of the faster half; {unit}"
-        named = ", ".join(names) or "none"
-        yield Drawing(drawn, caption, title, record.system, anchor(record), named)
+        text = ", ".join(sorted(named)) or "none"
+        yield Drawing(drawn, caption, title, record.system, anchor(record), text)
 
 
 def _named(record: Record, metric: str, names: Iterable[str]) -> list[str]:
     """Return the targets or nodes that a failure of the metric's direction names."""
-    alike = [
-        m
-        for m in record.metrics
-        if m.name.partition("_")[0] == metric.partition("_")[0]
-    ]
-    said = " ".join(m.reason for m in alike if m.verdict is Verdict.FAIL)
-    return [n for n in names if re.search(rf"(?<![\w-]){re.escape(n)}(?![\w-])", said)]
+    reasons = []
+    for other in record.metrics:
+        alike = other.name.partition("_")[0] == metric.partition("_")[0]
+        if alike and other.verdict is Verdict.FAIL:
+            reasons.append(other.reason)
+    text = " ".join(reasons)
+    found = []
+    for name in names:
+        if re.search(rf"(?<![\w-]){re.escape(name)}(?![\w-])", text):
+            found.append(name)
+    return found
 
 
 def _detail(record: Record) -> dict[str, Any]:
@@ -506,12 +508,22 @@ _FACTS: Final[Mapping[str, Mapping[str, str | None]]] = {
 }
 
 
-def _fact(key: str, value: object, name: str | None) -> str:
-    """Return a fact of a fingerprint as a reader of the header calls it."""
-    if name is None:
-        name = re.sub(r"^(tool|nic|ib)\.", "", key).replace(".", " ")
-    known = format_bytes(value) if key == "mem.bytes" and type(value) is int else value
-    return f"{name} {known}".strip()
+def _values(
+    patterns: Mapping[str, str | None], records: Iterable[Record]
+) -> Iterator[str]:
+    """Yield facts of fingerprints whose keys fit patterns, as a reader of the page calls them."""
+    for pattern, shown in patterns.items():
+        for record in records:
+            for key, value in record.fingerprint.items():
+                if not fnmatchcase(key, pattern):
+                    continue
+                name = shown
+                if name is None:
+                    name = re.sub(r"^(tool|nic|ib)\.", "", key).replace(".", " ")
+                text = value
+                if key == "mem.bytes" and type(value) is int:
+                    text = format_bytes(value)
+                yield f"{name} {text}".strip()
 
 
 def span_of(records: Sequence[Record]) -> str:
@@ -538,19 +550,12 @@ def places_of(records: Sequence[Record]) -> list[tuple[str, dict[str, str]]]:
         )[-1]
         facts = {"target": newest.target_path}
         for fact, patterns in _FACTS.items():
-            values = [
-                _fact(key, value, name)
-                for pattern, name in patterns.items()
-                for one in (mine if fact == "software" else [newest])
-                for key, value in one.fingerprint.items()
-                if fnmatchcase(key, pattern)
-            ]
-            facts[fact] = ", ".join(dict.fromkeys(values))
+            known = mine if fact == "software" else [newest]
+            facts[fact] = ", ".join(dict.fromkeys(_values(patterns, known)))
         if not facts["software"]:
             facts["software"] = sweeps.stack_of(mine)
-        limits = {
-            str(m.ceiling_from) for r in mine for m in r.metrics if m.ceiling_from
-        }
+        metrics = [metric for record in mine for metric in record.metrics]
+        limits = {str(m.ceiling_from) for m in metrics if m.ceiling_from}
         facts["declared ceilings"] = "; ".join(sorted(limits)[:4])
         facts["load before the runs"] = _loads(mine)
         facts["records"] = f"{len(mine)}, {span_of(mine)}"

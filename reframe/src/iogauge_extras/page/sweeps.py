@@ -134,25 +134,21 @@ class Plot:
         """Return n, unit, span of time, nodes, tools and stack."""
         records = [dot.record for dot in self.dots]
         days = sorted({record.time[:10] for record in records})
-        samples = {len(dot.samples) for dot in self.dots}
-        nodes = sorted(
-            {int(r.nodes) for r in records if type(r.nodes) is int and r.nodes}
-        )
-        return "; ".join(
-            part
-            for part in (
-                f"n = {len(records)} medians of {_range(sorted(samples))} sample{'s' * (samples != {1})}",
-                self.shown_unit,
-                " to ".join(dict.fromkeys([days[0], days[-1]])) if days else "",
-                f"{_range(nodes)} node{'s' * (nodes != [1])}" if nodes else "",
-                stack_of(records),
-                *(
-                    f"reference: {shorten(source, _LONGEST, placeholder=' …')}"
-                    for source in self.sources
-                ),
-            )
-            if part
-        )
+        samples = sorted({len(dot.samples) for dot in self.dots})
+        nodes = sorted({r.nodes for r in records if type(r.nodes) is int and r.nodes})
+        plural = "" if samples == [1] else "s"
+        parts = [
+            f"n = {len(records)} medians of {_range(samples)} sample{plural}",
+            self.shown_unit,
+            " to ".join(dict.fromkeys([days[0], days[-1]])),
+        ]
+        if nodes:
+            parts.append(f"{_range(nodes)} node{'' if nodes == [1] else 's'}")
+        parts.append(stack_of(records))
+        for source in self.sources:
+            shown = shorten(source, _LONGEST, placeholder=" …")
+            parts.append(f"reference: {shown}")
+        return "; ".join(filter(None, parts))
 
     @property
     def sources(self) -> list[str]:
@@ -270,49 +266,19 @@ class _Key(NamedTuple):
 def _over(records: Sequence[Record], name: str) -> Iterator[Plot]:
     """Yield the plots of a check over one parameter; several if there are too many curves for one."""
     first = records[0]
-    numbered = [
-        (record, x)
-        for record in records
-        if (x := _number(_varied(record, name))) is not None
-    ]
-    several = len({x for _, x in numbered}) > 1
+    dots = _dots(records, name)
+    several = len({dot.x for mine in dots.values() for dot in mine}) > 1
     # One value is a figure if a document has it of several systems: side by side, as the document shows them.
     sides = {record.partition for record in records if record.metrics[0].reference}
     if not several and (name not in first.parameters or len(sides) < 2):
         return
-    dots = [
-        (
-            _Key(record.partition, _others(record, name), metric.name, metric.unit),
-            Dot(x, str(_varied(record, name)), metric, record),
-        )
-        for record, x in numbered
-        for metric in record.metrics
-        if metric.median > 0
-    ]
-    curves = {
-        key: sorted((dot for _, dot in mine), key=lambda dot: dot.x)
-        for key, mine in grouped(dots, lambda one: one[0]).items()
-        if len({dot.x for _, dot in mine}) > 1 or not several
-    }
-    # Other quantities than rates have a plot each.
-    units = grouped(
-        curves, lambda key: (key.unit, "" if key.unit in _TOGETHER else key.metric)
-    )
-    for (unit, alone), keys in units.items():
-        where = f"{first.check} {alone}".strip() + f" on {first.system}"
-        places = grouped(keys, lambda key: key.partition)
-        titled = [
-            (f"{where}:{place}", "metric", mine)
-            for place, mine in places.items()
-            if several
-        ]
-        for metric, mine in grouped(keys, lambda key: key.metric).items():
-            if len(places) > 1:
-                titled.append(
-                    (f"{first.check} {metric} on {first.system}", "partition", mine)
-                )
-        for title, by, mine in titled:
-            traces = _traces({key: curves[key] for key in mine}, by)
+    curves: dict[_Key, list[Dot]] = {}
+    for key, mine in dots.items():
+        if len({dot.x for dot in mine}) > 1 or not several:
+            curves[key] = sorted(mine, key=lambda dot: dot.x)
+    for (unit, _), keys in grouped(curves, _axis).items():
+        for title, by, chosen in _titled(first, keys, several):
+            traces = _traces({key: curves[key] for key in chosen}, by)
             for at in range(0, len(traces), _MOST):
                 yield Plot(
                     system=first.system,
@@ -323,6 +289,42 @@ def _over(records: Sequence[Record], name: str) -> Iterator[Plot]:
                     proportional=name in _COUNTS and several,
                     together=by == "partition",
                 )
+
+
+def _dots(records: Sequence[Record], name: str) -> dict[_Key, list[Dot]]:
+    """Return the dots of each curve over a parameter."""
+    dots: dict[_Key, list[Dot]] = {}
+    for record in records:
+        value = _varied(record, name)
+        x = _number(value)
+        if x is None:
+            continue
+        others = _others(record, name)
+        for metric in record.metrics:
+            if metric.median > 0:
+                key = _Key(record.partition, others, metric.name, metric.unit)
+                dots.setdefault(key, []).append(Dot(x, str(value), metric, record))
+    return dots
+
+
+def _axis(key: _Key) -> tuple[str, str]:
+    """Return what curves of one plot have in common: other quantities than rates have a plot each."""
+    return key.unit, "" if key.unit in _TOGETHER else key.metric
+
+
+def _titled(
+    first: Record, keys: Sequence[_Key], several: bool
+) -> Iterator[tuple[str, str, list[_Key]]]:
+    """Yield title, name of the curves, and curves of each plot: a plot a partition, and one a metric of several partitions."""
+    places = grouped(keys, lambda key: key.partition)
+    alone = _axis(keys[0])[1]
+    for place, mine in places.items():
+        if several:
+            name = f"{first.check} {alone}".strip()
+            yield f"{name} on {first.system}:{place}", "metric", mine
+    if len(places) > 1:
+        for metric, mine in grouped(keys, lambda key: key.metric).items():
+            yield f"{first.check} {metric} on {first.system}", "partition", mine
 
 
 def _traces(curves: Mapping[_Key, Sequence[Dot]], by: str) -> list[Trace]:

@@ -65,9 +65,17 @@ class WrfOutputCheck(StorageCheck):
         )
 
     @property
+    def _files(self) -> list[str]:
+        """Return the names of the files that are there at a time."""
+        files = [f"wrfout.{REP}.nc"]
+        if self._watched:
+            files.append("watched.nc")
+        return files
+
+    @property
     def _points(self) -> int:
         """Return the points of the grid in each direction; raises ValueError if there are less than two for each task."""
-        files = 2 if self._watched else 1
+        files = len(self._files)
         points = math.isqrt(self.site.limits.case_bytes // files // _POINT_BYTES) - 1
         if points < 2 * self.total_tasks:
             least = files * _POINT_BYTES * (2 * self.total_tasks + 2) ** 2
@@ -80,12 +88,12 @@ class WrfOutputCheck(StorageCheck):
     def plan(self) -> CasePlan:
         """Write one output in each repetition, and count the writers of another one."""
         rates = {metric.name: ("write", told) for metric, told in _METRICS.items()}
-        phases = [replace(self._write(f"wrfout.{REP}.nc"), rates=rates, syncs=True)]
+        phases = [replace(self._write(self._files[0]), rates=rates, syncs=True)]
         if self._watched:
-            log, file = f"darshan.{REP}.log", "watched.nc"
+            log, file = f"darshan.{REP}.log", self._files[1]
             watched = self._write(file, darshan.run_words(self._watched, log))
             phases += [replace(watched, name="watched"), count_writers(log, file)]
-        files = 2 if self._watched else 1
+        files = len(self._files)
         return self.case(
             "wrf_io",
             phases,

@@ -1,10 +1,12 @@
 """What a case costs before it runs, and what that rests on."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 from rich.console import Console
 
+from iogauge.cases.ior import IorCheck
 from iogauge.core.measurement import Reference
 from iogauge.core.units import duration
 from iogauge.plan import bounds
@@ -160,3 +162,26 @@ TIMED = replace(READ, data_bytes=None)
 )
 def test_how_long_phases_of_a_set_time_move_what_they_can(change, expected):
     assert replace(PLAN, **change).timed_seconds(1.0) == expected
+
+
+@pytest.mark.parametrize(
+    ("sweeps", "tasks", "full"),
+    [
+        (True, 1, None),
+        (True, 2, "bandwidth"),
+        (True, 4, "bandwidth"),
+        (False, 1, "bandwidth"),
+    ],
+)
+def test_a_sweep_claims_saturation_from_the_sites_number_of_tasks_on(
+    sweeps, tasks, full
+):
+    check = SimpleNamespace(
+        transfer=1 << 20,
+        times={},
+        o_direct=True,
+        sweeps_tasks=sweeps,
+        tasks_per_node=tasks,
+        site=extras(),
+    )
+    assert IorCheck._access(check, "write").saturates == full
