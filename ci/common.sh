@@ -25,7 +25,7 @@ alone() {
 }
 
 # IOGAUGE_MIRROR=DIR: wheels, Spack and the sources come from DIR. It is the folder .airgap that ci/airgap has packed, or
-# any mirror of Spack's. Spack looks at the mirrors in its own scopes (ci/install-spack).
+# a source mirror of Spack. Spack looks at the mirrors in its own scopes (ci/install-spack).
 if [ -n "${IOGAUGE_MIRROR:-}" ]; then
     IOGAUGE_MIRROR=$(cd -- "$IOGAUGE_MIRROR" && pwd -P) || fail "IOGAUGE_MIRROR is no directory"
     export IOGAUGE_MIRROR

@@ -122,6 +122,10 @@ def measured(cluster, rig):
 @pytest.fixture(scope="module")
 def table(measured, rig):
     """What ``iogauge site ceilings`` says afterwards."""
+    if "CONTAMINATED" in {record["verdict"] for record in measured.records}:
+        pytest.skip(
+            "this machine had more work than cores while the layers were measured"
+        )
     return rig.finish(
         rig.start(["iogauge", "site", "ceilings", "--system=rig"], COLUMNS="150")
     )

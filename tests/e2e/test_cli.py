@@ -126,7 +126,7 @@ def test_bench(rig):
     assert run.record["verdict"] in ("UNREFERENCED", "CONTAMINATED"), run.out
     assert run.record["verdict"] in run.out and "read_iops" in run.out
     assert str(rig.target) in run.out.replace("\n", "")
-    assert "iogauge: nothing proven: 1 proves nothing" in run.out
+    assert "iogauge: 1 measured: 1 " in run.out
     first, *_ = [line.split() for line in run.out.splitlines()[-3:]]
     assert first == ["iogauge", "site", "new", "NAME", "--target", str(rig.target)]
     rig.assert_clean()
@@ -151,6 +151,8 @@ def test_a_failure_is_measured_once_more_and_both_are_kept(make_rig):
         f"[ -e {rig.base}/slowed ] || {{ touch {rig.base}/slowed; {agent}; }}",
     )
     done = rig.iogauge("run", "--confirm", "--repeat=1", "-n", "^FioMetadata$")
+    if done.records[0]["verdict"] == "CONTAMINATED":
+        pytest.skip("this machine had more work than cores: nothing is confirmed")
     first, second = done.records
     assert (first["verdict"], second["verdict"]) == ("FAIL", "PASS"), done.out
     assert (first["case"], second["case"]) == (

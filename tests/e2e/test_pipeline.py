@@ -191,7 +191,9 @@ def test_the_first_month_is_green_and_leads_to_a_gate(repository, capped):
     slowed = repository.run()
     assert slowed.rc != 0, slowed.out
     assert slowed.jobs["iogauge-judge"] == "FAIL"
-    assert re.search(r"FAIL mine:mnt FioRandomRead 128KiB read_(iops|bw): ", slowed.out)
+    # A machine that others load makes the same loss CONTAMINATED, which is red as well.
+    lost = r"(FAIL|CONTAMINATED) mine:mnt FioRandomRead 128KiB read_(iops|bw): "
+    assert re.search(lost, slowed.out), slowed.out
     print(f"night {len(runs) + 2}: FAIL on the slowed disk; red")
 
 

@@ -214,13 +214,7 @@ def test_hosts_with_one_cache_read_and_stat_nothing_that_is_believed(
         if "while it ran" in f["demands"]
     }
     for metric in ("ior_easy_write_bw", "ior_hard_write_bw"):
-        assert "or more while it ran" in by_phase[metric]
-    clocks = [
-        f
-        for f in record["findings"]
-        if "of the phase that the counters" in f["demands"]
-    ]
-    assert {f["outcome"] for f in clocks} <= {"ok"}
+        assert "counted while the phase ran" in by_phase[metric]
 
 
 @pytest.mark.nightly

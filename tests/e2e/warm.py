@@ -54,7 +54,12 @@ class Process:
                 selector.register(self._status, selectors.EVENT_READ)
                 if not selector.select(timeout):
                     raise subprocess.TimeoutExpired(str(self.pid), timeout or 0)
-            self.returncode = os.waitstatus_to_exitcode(int(_line(self._status)))
+            try:
+                line = _line(self._status)
+            except EOFError:
+                text = self._read.decode("utf-8", "replace")
+                raise AssertionError(f"the command did not begin:\n{text}") from None
+            self.returncode = os.waitstatus_to_exitcode(int(line))
             os.close(self._status)
         return self.returncode
 
@@ -90,7 +95,7 @@ def _line(descriptor: int) -> bytes:
     while not text.endswith(b"\n"):
         byte = os.read(descriptor, 1)
         if not byte:
-            raise AssertionError("the process that forks commands has ended")
+            raise EOFError("the process that forks commands has ended")
         text += byte
     return text
 

@@ -72,14 +72,14 @@ def serve(control: socket.socket) -> dict[str, Any]:
 
 def become(told: dict[str, Any], output: int, status: int) -> None:
     """Take over what a new process gets from whoever starts it."""
-    if told["like"]:
-        enter(told["like"])
     os.setsid()
     null = os.open(os.devnull, os.O_RDONLY)
     for given, number in ((null, 0), (output, 1), (output, 2)):
         os.dup2(given, number)
     os.close(null)
     os.close(output)
+    if told["like"]:
+        enter(told["like"])
     os.chdir(told["cwd"])
     # ReFrame sets this while it is imported.
     prefix = os.environ["RFM_INSTALL_PREFIX"]
@@ -105,10 +105,15 @@ def enter(pid: int) -> None:
         os.open(f"/proc/{pid}/ns/{kind}", os.O_RDONLY) for kind in ("net", "uts", "mnt")
     ]
     cores = os.sched_getaffinity(pid)
+    root = os.open(f"/proc/{pid}/root", os.O_RDONLY)
     for space in spaces:
         if _LIBC.setns(space, 0) != 0:
             raise OSError(ctypes.get_errno(), "setns")
         os.close(space)
+    # A mount namespace leads out of a changed root.
+    os.fchdir(root)
+    os.chroot(".")
+    os.close(root)
     os.sched_setaffinity(0, cores)
 
 

@@ -523,12 +523,14 @@ def test_only_proven_values_are_runs(tmp_path):
             time=f"2026-09-{day:02}T00:00:00Z",
             metrics=[records.metric(verdict=verdict, median=float(day))],
             confirms="earlier" if day == 1 else None,
+            busy="n1: a load of 9 on 4 cores" if day == 2 else None,
         )
         records.append(tmp_path / "here" / f"{day}.jsonl", made)
     with closing(query.connect(tmp_path)) as history:
         (found,) = runs_of(tmp_path, history, query.Condition("1"))
     valid = [n for n, name in enumerate(verdicts, 1) if Verdict(name).is_valid]
-    assert found.values == tuple(map(float, valid[1:] if valid[0] == 1 else valid))
+    assert found.values == tuple(float(day) for day in valid if day > 2)
+    assert found.busy == (2 in valid)
 
 
 def test_a_file_is_replaced_whole_and_keeps_its_mode(tmp_path):

@@ -82,6 +82,9 @@ def test_servers_are_counted_by_their_addresses(tmp_path):
         ),
         ("credentials=/root/.smb,vers=3.0", "credentials=***,vers=3.0"),
         ("rw,clientaddr=10.1.1.7,addr=10.1.1.1,vers=4.2", "rw,vers=4.2"),
+        # What differs with each mount of NFS 3, and with each container.
+        ("rw,vers=3,mountaddr=10.1.1.1,mountport=42922,nolock", "nolock,rw,vers=3"),
+        ("rw,lowerdir=/a:/b,upperdir=/c,workdir=/d,index=off", "index=off,rw"),
     ],
 )
 def test_mount_options_hold_no_secrets(options, kept):

@@ -17,6 +17,7 @@ import pytest
 
 from iogauge.cli import running
 from iogauge.core.paths import LIBRARY
+from iogauge.node.mounts import Mount
 from iogauge.site import machine
 from iogauge.workspace import lock
 from iogauge.workspace.lock import Holder, Lock, LockError, Occupied
@@ -182,6 +183,30 @@ def test_somebody_elses_work_stays(tmp_path):
 
 
 # --- waiting --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("kind", "options", "refused"),
+    [
+        ("nfs", "rw,vers=3,nocto,actimeo=600", True),
+        ("nfs4", "rw,nocto", True),
+        ("nfs", "rw,vers=3,actimeo=600", False),
+        ("ext4", "rw,nocto", False),
+    ],
+)
+def test_no_lock_where_others_see_no_sign_of_life(
+    tmp_path, monkeypatch, kind, options, refused
+):
+    """Seen on NFS 3 with nocto and a long actimeo: a living holder's lock was taken."""
+    mount = Mount(1, str(tmp_path), "server:/export", kind, options)
+    monkeypatch.setattr(lock, "find_mount", lambda _: mount)
+    content = lock.describe(session="s", case="c", lease_s=60, processes=())
+    words = {"wait_s": 0, "pause": lambda _: False, "say": print}
+    if not refused:
+        lock.take(str(tmp_path), content, **words).release()
+        return
+    with pytest.raises(OSError, match="is mounted with nocto"):
+        lock.take(str(tmp_path), content, **words)
 
 
 def test_waiting_ends_with_what_waits(tmp_path):

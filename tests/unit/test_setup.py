@@ -18,7 +18,7 @@ from support.shell import completed, script
 
 ROOT = Path(__file__).resolve().parents[2]
 _NAMES = (
-    "awk basename bash cat cut dirname env flock grep head id ldd "
+    "awk basename bash cat cp cut dirname env flock grep head id ldd "
     "mkdir mv paste printf readlink rm sed sha256sum sleep sort tail touch tr"
 )
 TOOLS = _NAMES.split()
@@ -371,6 +371,53 @@ def test_setup_without_network_names_the_other_way(project):
     assert not (project.root / ".venv/.iogauge-runtime").exists(), (
         "half made is not ready"
     )
+
+
+# ----- ci/bring -------------------------------------------------------------------------------------
+
+
+def bring(project, *arguments, **variables):
+    """Run ci/bring, whose Spack is not reached, where no package manager is but what the test puts there."""
+    build = project.root / "ci/build-stack"
+    stub(build, "echo 'install-spack: not reached: https://github.com/spack'; exit 1")
+    stub(project.bin / "mpicc")
+    stub(project.bin / "id", "echo 1000")
+    return project.run("bash", "ci/bring", *arguments, env=variables)
+
+
+def test_nothing_is_brought_where_nothing_is_missing_or_it_is_forbidden(project):
+    stub(project.bin / "fio")
+    done = bring(project, IOGAUGE_BUILD="no")
+    assert done.returncode == 0 and "tried" not in done.stdout
+    for name in ("ior", "mdtest", "mpirun"):
+        stub(project.bin / name)
+    done = bring(project)
+    assert done.returncode == 0 and done.stdout.startswith("stack: programs on PATH")
+
+
+def test_an_error_names_each_way_that_was_tried(project):
+    done = bring(project)
+    assert done.returncode == 1
+    assert "tried: Spack: install-spack: not reached: https://github.com" in done.stdout
+    assert "tried: packages: neither apt, dnf nor zypper is here" in done.stdout
+    stub(project.bin / "fio")
+    done = bring(project)
+    assert done.returncode == 0, "what is there is measured"
+    assert "missing: ior: ci/bring" in done.stdout
+
+
+def test_progress_counts_the_packages_that_spack_builds(project):
+    view = project.root / "environments/bench/.spack-env/view/bin"
+    done = bring(project)
+    stub(
+        project.root / "ci/build-stack",
+        "echo ' -   abc  iogauge-stack'; echo ' -   bcd      ^fio'; echo '[ ] bcd fio@3.42 build (1s)';"
+        f"echo '[+] bcd fio@3.42 /x (2s)'; mkdir -p {view}; cp {sys.executable} {view}/fio",
+    )
+    stub(project.bin / "id", "echo 1000")
+    done = project.run("bash", "ci/bring")
+    assert "fio@3.42: build (0 of 2 packages are ready)" in done.stderr
+    assert listed(done.stdout)["fio"] == str(view / "fio")
 
 
 # ----- lock files, Makefile, layout -----------------------------------------------------------------

@@ -7,6 +7,7 @@ import errno
 import os
 import re
 import time
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -26,7 +27,7 @@ from iogauge.records import journal, names
 from iogauge.records.record import Record, short_name
 from iogauge.records.selected import Selected, Unmeasured, save_unmeasured, selection
 from iogauge.report import undone
-from iogauge.report.endings import SessionRecords
+from iogauge.report.endings import SessionRecords, Word, first_look
 from iogauge.session import current, life
 from iogauge.site import folders, machine, programs
 from iogauge.workspace import lock, permission
@@ -184,10 +185,12 @@ def _end(
     gate: bool,
     accept: bool = False,
     wide: bool = False,
+    first: bool = False,
 ) -> int:
     """Print how a run ended, keep what it did not measure, and return its exit status.
 
-    ``ran`` are the sessions: of measured cases, then of derived ones, then of confirmations.
+    ``ran`` are the sessions: of measured cases, then of derived ones, then of confirmations. A ``first`` look has no
+    site, so there is nothing that it could prove.
     """
     records = [record for run in ran for record in run.records]
     status = max(run.status for run in ran)
@@ -199,7 +202,10 @@ def _end(
     end = found.ending(gate, lack)
     if status and not end.status:
         end = found.ending(gate, lack, [f"ReFrame ended with status {status}"])
-    show_ending(found, end, wide)
+    sentence = ""
+    if first and end.word is Word.NOTHING_PROVEN:
+        sentence = first_look(Counter(record.verdict for record in records))
+    show_ending(found, end, wide, sentence)
     for run in ran:
         if run.details.exists():
             for why in _never_started(run.details.read_text(errors="replace")):
@@ -303,7 +309,7 @@ def _try_out(given: list[str], wide: bool) -> int:
     chosen = planning.selected_by(arguments)
     planning.demand_cases(arguments, chosen)
     ran = _run(arguments, gate)
-    status = _end(arguments, chosen, [ran], gate, wide=wide)
+    status = _end(arguments, chosen, [ran], gate, wide=wide, first=True)
     _write_page(ran.session)
     sites = "--sites DIR "
     if os.access(folders.site_dirs()[0], os.W_OK):

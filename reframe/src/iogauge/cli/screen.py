@@ -125,11 +125,13 @@ def show(view: Table) -> None:
     new_console().print(view, soft_wrap=True)
 
 
-def show_ending(records: SessionRecords, end: Ending, wide: bool = False) -> None:
-    """Print the table, the ending, and what was not run."""
+def show_ending(
+    records: SessionRecords, end: Ending, wide: bool = False, sentence: str = ""
+) -> None:
+    """Print the table, the ending or a ``sentence`` in its place, and what was not run."""
     if records:
         show(outcome.table(outcome.folded(outcome.rows(records)), wide))
-    for line in (f"iogauge: {end}", *end.remarks):
+    for line in (f"iogauge: {sentence or end}", *end.remarks):
         say(line)
     if any(r.tier == "quick" and r.metrics for r in records):
         say(

@@ -32,8 +32,8 @@ def run(
 
 def complaint(done: subprocess.CompletedProcess[str]) -> str:
     """Return the last line of what a program printed, of its errors if it printed any."""
-    said = done.stderr.strip() or done.stdout.strip() or "it printed nothing"
-    return said.splitlines()[-1]
+    printed = done.stderr.strip() or done.stdout.strip() or "it printed nothing"
+    return printed.splitlines()[-1]
 
 
 def output(

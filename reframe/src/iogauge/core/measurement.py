@@ -25,14 +25,14 @@ class ToolOutputError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """A named quantity that a scenario promises to measure: unit (see ``units``), direction.
-
-    ``tail`` means that a few requests decide it, so that it differs from repetition to repetition.
-    """
+    """A named quantity that a scenario promises to measure."""
 
     name: str
+    #: Its unit, see ``units``.
     unit: str
+    #: Direction in which a value is better.
     better: Literal["more", "less"] = "more"
+    #: A few requests decide it, so that it differs from repetition to repetition.
     tail: bool = False
 
 
@@ -58,84 +58,82 @@ class Unsettled:
 
 @dataclass(frozen=True, slots=True)
 class Phase:
-    """One timed phase of one repetition.
-
-    ``rates`` maps a quantity (``bw``, ``iops``, ``rate``, ``latency``) to its value.
-    ``bytes_moved`` is the number of bytes that all tasks moved, as the tool reports it.
-    ``rank_seconds`` is the time of every task, if the tool reports it.
-    """
+    """One timed phase of one repetition; None: the tool does not report it."""
 
     name: str
+    #: Each quantity (``bw``, ``iops``, ``rate``, ``latency``) with its value.
     rates: Mapping[str, Quantity]
     seconds: float
+    #: Bytes that all tasks moved, as the tool reports it.
     bytes_moved: int | None = None
     operations: int | None = None
     transfer_bytes: int | None = None
+    #: The time of every task; empty if the tool does not report it.
     rank_seconds: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Disturber:
-    """What loaded the target on purpose while a phase was measured.
+    """What loaded the target on purpose while a phase was measured."""
 
-    ``phase`` is what it did itself. It began ``lead_s`` seconds before the measured phase. ``active`` is the share of
-    its half-seconds in which it finished an operation.
-    """
-
+    #: What it did itself.
     phase: Phase
+    #: Seconds for which it ran before the measured phase began.
     lead_s: float
+    #: Share of its half-seconds in which it finished an operation.
     active: float
 
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """A time that a tool prints, and its name there, in seconds since the epoch.
+    """A time that a tool prints."""
 
-    With ``local`` the tool printed local time without a zone: ``seconds`` are those of the same
-    digits in UTC.
-    """
-
+    #: Its name in the tool's output.
     name: str
+    #: Seconds since the epoch.
     seconds: float
+    #: The tool printed local time without a zone: ``seconds`` are those of the same digits in UTC.
     local: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class ToolOutput:
-    """The whole report of one execution of a tool.
-
-    ``tasks`` and ``nodes`` are the tool's own counts. ``warnings`` are the tool's own complaints:
-    each makes a measurement INVALID unless the scenario expects it. ``parameters`` are those that
-    the tool says it ran with, for the guards. ``notes`` maps a quantity to a remark for readers of
-    its verdict, ``unsettled`` to what the output leaves open about it. ``moments`` are times within
-    the execution.
-
-    ``totals`` are the bytes that all phases of the execution read and wrote together, if the names
-    of its phases do not tell (IO500). ``beside`` are bytes that the tool moved beside them, at most.
-    ``disturber`` is not among the phases, and ``totals`` count its bytes. ``at_once`` means that all phases began and
-    ended together, as reads and writes of one job do.
-    """
+    """The whole report of one execution of a tool."""
 
     tool: str
     version: str
     phases: tuple[Phase, ...]
+    #: The tool's own count of its tasks.
     tasks: int | None = None
+    #: The tool's own count of its nodes.
     nodes: int | None = None
     command: str = ""
+    #: The tool's own complaints: each makes a measurement INVALID unless the scenario expects it.
     warnings: tuple[str, ...] = ()
+    #: What the tool says it ran with, for the guards.
     parameters: Mapping[str, object] = field(default_factory=dict)
+    #: A remark on a quantity, for readers of its verdict.
     notes: Mapping[str, str] = field(default_factory=dict)
+    #: What the output leaves open about a quantity.
     unsettled: Mapping[str, Unsettled] = field(default_factory=dict)
+    #: Times within the execution.
     moments: tuple[Moment, ...] = ()
+    #: Bytes that all phases read and wrote together, if the names of the phases do not tell (IO500).
     totals: Mapping[str, int] = field(default_factory=dict)
+    #: Most bytes that the tool moved in addition to its phases.
     beside: Mapping[str, int] = field(default_factory=dict)
+    #: Not among the phases; ``totals`` count its bytes.
     disturber: Disturber | None = None
+    #: All phases began and ended together, as reads and writes of one job do.
     at_once: bool = False
 
     @property
     def timed(self) -> float:
         """Return the seconds that all phases took."""
-        return (max if self.at_once else sum)(phase.seconds for phase in self.phases)
+        seconds = [phase.seconds for phase in self.phases]
+        if self.at_once:
+            return max(seconds)
+        return sum(seconds)
 
     @property
     def stretches(self) -> int:
@@ -152,34 +150,43 @@ class ToolOutput:
 class Reference:
     """What a metric must reach: value, relative bounds (None: unbounded), unit, and source.
 
-    The bounds are ReFrame's: ``lower`` in [-1, 0] and ``upper`` >= 0 are shares of the value.
-    ``xfail`` is the reason for an expected failure, ``until`` the last day (UTC) on which it is
-    expected. References in a site's file that have ``xfail`` always have ``until``.
+    The bounds are ReFrame's: shares of the value.
     """
 
     value: float
+    #: In [-1, 0].
     lower: float | None
+    #: At least 0.
     upper: float | None
     unit: str
     source: str
+    #: The reason for an expected failure.
     xfail: str | None = None
+    #: The last day (UTC) on which it is expected. In a site's file ``xfail`` always has it.
     until: date | None = None
 
     @property
     def least(self) -> float:
         """Return the smallest value that meets the reference."""
-        return -math.inf if self.lower is None else self.value * (1 + self.lower)
+        if self.lower is None:
+            return -math.inf
+        return self.value * (1 + self.lower)
 
     @property
     def most(self) -> float:
         """Return the largest value that meets the reference."""
-        return math.inf if self.upper is None else self.value * (1 + self.upper)
+        if self.upper is None:
+            return math.inf
+        return self.value * (1 + self.upper)
 
     def met_by(self, value: float) -> bool:
         """Return whether a value lies within the bounds, ends included."""
         return self.least <= value <= self.most
 
     def __str__(self) -> str:
-        least = "" if self.lower is None else f", at least {format_value(self.least)}"
-        most = "" if self.upper is None else f", at most {format_value(self.most)}"
-        return f"{with_unit(self.value, self.unit)}{least}{most}"
+        text = with_unit(self.value, self.unit)
+        if self.lower is not None:
+            text += f", at least {format_value(self.least)}"
+        if self.upper is not None:
+            text += f", at most {format_value(self.most)}"
+        return text

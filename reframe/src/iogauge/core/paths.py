@@ -35,16 +35,20 @@ def expand(path: str) -> str:
         return path
     value = os.environ.get(first[1:], "")
     if not value.startswith("/"):
+        found = repr(value) if value else "not set"
         raise OSError(
-            f"{first} is {repr(value) if value else 'not set'} in this job: expected an absolute path, "
+            f"{first} is {found} in this job: expected an absolute path, "
             "which the resource manager sets for a job that asks for the space"
         )
-    if odd := sorted(set(ODD.findall(value))):
+    odd = sorted(set(ODD.findall(value)))
+    if odd:
         raise OSError(
             f"{first} is {value!r} in this job, which holds {' '.join(map(repr, odd))}: IOR and mdtest would "
             "write elsewhere (they split a path at '@', fio at ':')"
         )
-    return os.path.join(value, rest) if slash else value
+    if not slash:
+        return value
+    return os.path.join(value, rest)
 
 
 def configuration_dir() -> Path:
@@ -60,7 +64,9 @@ def project_root() -> Path:
     That is ``$IOGAUGE_ROOT``, or what the installed library holds, or the clone of the library.
     """
     root = os.environ.get("IOGAUGE_ROOT")
-    return Path(root) if root else BUNDLED if BUNDLED.is_dir() else LIBRARY.parents[2]
+    if root:
+        return Path(root)
+    return BUNDLED if BUNDLED.is_dir() else LIBRARY.parents[2]
 
 
 def own_command() -> str:
@@ -70,10 +76,11 @@ def own_command() -> str:
     """
     import shutil  # an agent starts without it
 
-    if "MAKELEVEL" not in os.environ and shutil.which("iogauge"):
-        return "iogauge"
+    on_path = "MAKELEVEL" not in os.environ and shutil.which("iogauge")
     installed = os.path.join(sys.prefix, "bin", "iogauge")
-    return installed if os.access(installed, os.X_OK) else "iogauge"
+    if on_path or not os.access(installed, os.X_OK):
+        return "iogauge"
+    return installed
 
 
 def state_dir() -> Path:
@@ -91,15 +98,13 @@ def state_dir() -> Path:
     if home:
         return Path(home)
     own = project_root() / ".iogauge"
-    if project_root() != BUNDLED and os.access(
-        own if own.exists() else own.parent, os.W_OK | os.X_OK
-    ):
+    written = own if own.exists() else own.parent
+    if project_root() != BUNDLED and os.access(written, os.W_OK | os.X_OK):
         return own
     state = os.environ.get("XDG_STATE_HOME", "")
-    return (
-        Path(state if state.startswith("/") else Path.home() / ".local/state")
-        / "iogauge"
-    )
+    if state.startswith("/"):
+        return Path(state) / "iogauge"
+    return Path.home() / ".local/state/iogauge"
 
 
 def history_dir() -> Path:

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 _VARIABLE: Final = b"IOG_DIR="
 
 #: Further variable of the process that keeps the target's lock.
-_KEEPER: Final = b"IOG_KEEPS=1"
+_KEEPS_LOCK: Final = b"IOG_KEEPS=1"
 
 #: Seconds to wait for killed processes; a process that waits for dead storage may never end.
 _WAIT_S: Final = 5.0
@@ -52,14 +52,18 @@ def _stat(pid: int) -> list[str]:
 
 def started(pid: int) -> int | None:
     """Return when a process began, in ticks since boot: 0 if it has ended, None if unknown."""
-    words = _stat(pid)
-    return None if len(words) < 20 else 0 if words[0] in "ZX" else int(words[19])
+    fields = _stat(pid)
+    if len(fields) < 20:
+        return None
+    if fields[0] in "ZX":
+        return 0
+    return int(fields[19])
 
 
 def parent(pid: int) -> int:
     """Return the parent of a process; 0 if it is gone."""
-    words = _stat(pid)
-    return int(words[1]) if len(words) > 1 else 0
+    fields = _stat(pid)
+    return int(fields[1]) if len(fields) > 1 else 0
 
 
 def identity(pid: int) -> list[int]:
@@ -96,13 +100,13 @@ def of_case(directory: str) -> dict[int, str]:
     """Return other processes that work for a case in a directory or below it, with their programs.
 
     Only this user's processes on this host count. Ancestors of this process are left out, and so is
-    the keeper of the target's lock: it ends by itself and reports how that went.
+    the process that keeps the target's lock: it ends by itself and reports how that went.
     """
     return marked(_VARIABLE + os.fsencode(directory))
 
 
 def marked(wanted: bytes) -> dict[int, str]:
-    """Return other processes with a word in their environment, or one that goes on with a slash, as :func:`of_case`."""
+    """Return other processes with a variable in their environment, or one that goes on with a slash, as :func:`of_case`."""
     spared = _ancestors()
     programs = {}
     for entry in Path("/proc").iterdir():
@@ -116,9 +120,10 @@ def marked(wanted: bytes) -> dict[int, str]:
                 wanted not in environment
             ):  # most are not of the case, and a search takes no time
                 continue
-            words = environment.split(b"\0")
-            if _KEEPER not in words and any(
-                word == wanted or word.startswith(wanted + b"/") for word in words
+            variables = environment.split(b"\0")
+            if _KEEPS_LOCK not in variables and any(
+                variable == wanted or variable.startswith(wanted + b"/")
+                for variable in variables
             ):
                 programs[int(entry.name)] = (
                     (entry / "comm").read_text(errors="replace").strip()
@@ -139,12 +144,14 @@ def kill(wanted: bytes, seconds: float) -> tuple[dict[int, str], dict[int, str]]
     """Kill the processes that are :func:`marked` until there are none, for so long; return those, and who is left."""
     ended: dict[int, str] = {}
     deadline = time.monotonic() + seconds
-    while (left := marked(wanted)) and time.monotonic() < deadline:
+    left = marked(wanted)
+    while left and time.monotonic() < deadline:
         for pid in left:
             with contextlib.suppress(OSError):
                 os.kill(pid, signal.SIGKILL)
         ended |= left
         time.sleep(0.02)
+        left = marked(wanted)
     return ended, left
 
 
@@ -160,8 +167,10 @@ def open_streams() -> None:
 
     What the encoding of a terminal lacks is printed as a question mark.
     """
-    while (number := os.open(os.devnull, os.O_RDWR)) < 3:
-        os.set_inheritable(number, True)
+    number = 0
+    while number < 3:
+        number = os.open(os.devnull, os.O_RDWR)
+        os.set_inheritable(number, number < 3)
     os.close(number)
     sys.stdout = sys.stdout or os.fdopen(1, "w")
     sys.stderr = sys.stderr or os.fdopen(2, "w")
@@ -197,12 +206,11 @@ class Fork:
 
         Meanwhile it is told what tells this process alone to end. What this process ignores stays ignored.
         """
-        numbers = (signal.SIGTERM, signal.SIGHUP)
-        before = {
-            n: old
-            for n in numbers
-            if (old := signal.getsignal(n)) is not signal.SIG_IGN
-        }
+        before = {}
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            handler = signal.getsignal(number)
+            if handler is not signal.SIG_IGN:
+                before[number] = handler
         try:
             for number in before:
                 signal.signal(number, lambda number, _: os.kill(self._pid, number))
@@ -268,9 +276,9 @@ def _end_after(work: Callable[[], object]) -> None:
         try:
             sys.exit(work())  # type: ignore[arg-type]
         except SystemExit as end:
-            status = (
-                end.code if isinstance(end.code, int) else int(end.code is not None)
-            )
+            status = int(end.code is not None)
+            if isinstance(end.code, int):
+                status = end.code
             if isinstance(end.code, str):
                 print(visible_lines(end.code), file=sys.stderr)
         except BaseException:
@@ -404,15 +412,16 @@ def watch(
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
         # A process that waits for dead storage may never end, so it is not waited for.
+        options = os.WNOHANG if kind == "at" else 0
         with contextlib.suppress(ChildProcessError):
-            os.waitpid(pid, os.WNOHANG if kind == "at" else 0)
+            os.waitpid(pid, options)
 
 
-def attended(work: Callable[[], bool], heard: int, alive: Callable[[], None]) -> bool:
+def attended(work: Callable[[], bool], caller: int, alive: Callable[[], None]) -> bool:
     """Run ``work`` in a child process, which prints where this one does, and return its answer.
 
     Calls ``alive`` every :data:`ALIVE_S` seconds. Kills the child and returns False if there is something to read from the
-    descriptor ``heard``: nobody waits for the answer any more.
+    descriptor ``caller``: nobody waits for the answer any more.
     """
     source, pipe = os.pipe()
     pid = _forked(work, pipe, (0,))
@@ -420,7 +429,7 @@ def attended(work: Callable[[], bool], heard: int, alive: Callable[[], None]) ->
     try:
         ready: list[int] = []
         while not ready:
-            ready = select.select([source, heard], [], [], ALIVE_S)[0]
+            ready = select.select([source, caller], [], [], ALIVE_S)[0]
             if not ready:
                 alive()
         if source in ready:

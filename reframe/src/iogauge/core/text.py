@@ -19,9 +19,15 @@ def digest(value: object) -> str:
     return text_digest(text)
 
 
+def _shown(character: str) -> str:
+    if character.isprintable():
+        return character
+    return repr(character)[1:-1]
+
+
 def visible(text: str) -> str:
     """Return outside text with control characters shown, not acted upon by the terminal."""
-    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+    return "".join(map(_shown, text))
 
 
 def visible_lines(text: str) -> str:
@@ -31,13 +37,18 @@ def visible_lines(text: str) -> str:
 
 def count(number: object, noun: str) -> str:
     """Return a number with its noun: ``1 node``, ``2 nodes``, ``? nodes``."""
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+    if number == 1:
+        return f"{number} {noun}"
+    return f"{number} {noun}s"
 
 
 def some(names: Sequence[str], most: int = 6) -> str:
     """Return the first of several names, and how many more there are: ``n1, n2 and 3 more``."""
+    shown = ", ".join(names[:most])
     more = len(names) - most
-    return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")
+    if more > 0:
+        return f"{shown} and {more} more"
+    return shown
 
 
 def because(reason: str) -> str:
@@ -48,13 +59,17 @@ def because(reason: str) -> str:
 def after(subject: str, text: str) -> str:
     """Return what a text says of a subject that stands before it already."""
     head, rest = text[: len(subject)], text[len(subject) :]
-    return rest.lstrip(": ") if head == subject and rest[:1] in (":", " ") else text
+    if head == subject and rest[:1] in (":", " "):
+        return rest.lstrip(": ")
+    return text
 
 
 def did_you_mean(name: object, known: Iterable[str]) -> str:
     """Return ``" (did you mean X?)"`` with the known name that is most like a name, or nothing."""
     similar = nearest(name, known)
-    return f" (did you mean {similar}?)" if similar else ""
+    if not similar:
+        return ""
+    return f" (did you mean {similar}?)"
 
 
 def nearest(name: object, known: Iterable[str]) -> str:
@@ -64,6 +79,8 @@ def nearest(name: object, known: Iterable[str]) -> str:
     """
     import difflib  # an agent on a node needs it not
 
-    names = {one.casefold(): one for one in known}
+    names = {candidate.casefold(): candidate for candidate in known}
     similar = difflib.get_close_matches(str(name).casefold(), names, 1)
-    return names[similar[0]] if similar else ""
+    if not similar:
+        return ""
+    return names[similar[0]]

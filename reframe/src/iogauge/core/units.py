@@ -73,9 +73,9 @@ class UnitError(ValueError):
 def _parse(
     text: str | float | int, units: dict[str, float], what: str, example: str
 ) -> float:
-    match = (
-        _QUANTITY.fullmatch(text) if isinstance(text, str) and len(text) < 100 else None
-    )
+    match = None
+    if isinstance(text, str) and len(text) < 100:
+        match = _QUANTITY.fullmatch(text)
     if match is None or match[2] not in units:
         allowed = ", ".join(units)
         raise UnitError(
@@ -122,11 +122,12 @@ def parse_fraction(text: str | float | int) -> float:
 
 def dimension(unit: str) -> str:
     """Return the name of the dimension of a metric's unit; raises :class:`UnitError`."""
+    known: list[str] = []
     for name, units in DIMENSIONS.items():
         if unit in units:
             return name
-    allowed = ", ".join(u for units in DIMENSIONS.values() for u in units)
-    raise UnitError(f"unknown unit {unit!r} (known: {allowed})")
+        known += units
+    raise UnitError(f"unknown unit {unit!r} (known: {', '.join(known)})")
 
 
 def convert(value: float, unit: str, to: str) -> float:
@@ -152,12 +153,11 @@ def tool_size(size_bytes: int) -> str:
 def format_bytes(size_bytes: float) -> str:
     """Return a size for people, three significant digits: ``3.75 TiB``."""
     for unit in ("PiB", "TiB", "GiB", "MiB", "KiB"):
-        if abs(size_bytes) >= SIZE_UNITS[unit]:
-            return (
-                f"{size_bytes / SIZE_UNITS[unit]:.3g} {unit}"
-                if abs(size_bytes) < 999.5 * SIZE_UNITS[unit]
-                else f"{size_bytes / SIZE_UNITS[unit]:.0f} {unit}"
-            )
+        factor = SIZE_UNITS[unit]
+        if abs(size_bytes) >= 999.5 * factor:
+            return f"{size_bytes / factor:.0f} {unit}"
+        if abs(size_bytes) >= factor:
+            return f"{size_bytes / factor:.3g} {unit}"
     return f"{size_bytes:.0f} B"
 
 
@@ -179,9 +179,9 @@ def duration(seconds: float) -> str:
     if seconds < 120:
         return f"{seconds:.0f} s"
     minutes = round(seconds / 60)
-    return (
-        f"{minutes} min" if minutes < 120 else f"{minutes // 60} h {minutes % 60} min"
-    )
+    if minutes < 120:
+        return f"{minutes} min"
+    return f"{minutes // 60} h {minutes % 60} min"
 
 
 def format_value(value: float) -> str:
@@ -194,7 +194,10 @@ def format_value(value: float) -> str:
 
 def with_unit(value: float, unit: str) -> str:
     """Return a value with its unit; a ratio, whose unit is 1, stands alone."""
-    return format_value(value) if unit in ("1", "") else f"{format_value(value)} {unit}"
+    figure = format_value(value)
+    if unit in ("1", ""):
+        return figure
+    return f"{figure} {unit}"
 
 
 def of_runs(values: Sequence[float], unit: str) -> str:
@@ -205,10 +208,13 @@ def of_runs(values: Sequence[float], unit: str) -> str:
 
 def in_order(name: str) -> list[tuple[int, int, str]]:
     """Return a key that sorts names as people do: oss4 before oss12, and 4KiB before 1MiB."""
-    return [
-        (0, int(number) * SIZE_UNITS.get(unit, 1), unit) if number else (1, 0, rest)
-        for number, unit, rest in _PARTS.findall(name)
-    ]
+    key = []
+    for number, unit, rest in _PARTS.findall(name):
+        if number:
+            key.append((0, int(number) * SIZE_UNITS.get(unit, 1), unit))
+        else:
+            key.append((1, 0, rest))
+    return key
 
 
 def moment(text: str, *, end: bool = False) -> datetime:
@@ -216,7 +222,8 @@ def moment(text: str, *, end: bool = False) -> datetime:
 
     A day is its begin, with ``end`` its end. Raises ValueError.
     """
-    if ago := re.fullmatch(r"(\d{1,5})([hdw])", text):
+    ago = re.fullmatch(r"(\d{1,5})([hdw])", text)
+    if ago:
         hours = int(ago[1]) * {"h": 1, "d": 24, "w": 168}[ago[2]]
         return datetime.now(timezone.utc) - timedelta(hours=hours)
     try:

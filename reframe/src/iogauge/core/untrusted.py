@@ -110,15 +110,15 @@ def decode_json(text: str, start: int = 0) -> tuple[Any, int]:
         raise ValueError("nested too deeply") from None
     level = [value]
     for _ in range(_DEPTH):
-        below: list[Any] = []
+        inner: list[Any] = []
         for outer in level:
             if type(outer) is dict:
-                below += outer.values()
+                inner += outer.values()
             elif type(outer) is list:
-                below += outer
-        if not below:
+                inner += outer
+        if not inner:
             return value, end
-        level = below
+        level = inner
     raise ValueError("nested too deeply")
 
 
@@ -183,7 +183,9 @@ def build(kind: Any, value: Any, where: str = "") -> Any:  # noqa: C901
         if type(value) is str and value in kind._value2member_map_:
             return kind(value)
     elif origin is tuple and isinstance(value, (list, tuple)):
-        kinds = [inner[0]] * len(value) if inner[1:] == (...,) else list(inner)
+        kinds = list(inner)
+        if inner[1:] == (...,):
+            kinds = [inner[0]] * len(value)
         if len(kinds) == len(value):
             numbered = enumerate(zip(kinds, value, strict=True))
             return tuple(
@@ -215,16 +217,17 @@ def build(kind: Any, value: Any, where: str = "") -> Any:  # noqa: C901
 
 def _build_dataclass(kind: type, value: Mapping[Any, Any], where: str) -> Any:
     names = [field.name for field in fields(kind)]
-    if wrong := [name for name in names if name not in value]:
-        raise TypeError(f"{where or kind.__name__}: the key {wrong[0]!r} is missing")
-    if wrong := [str(name) for name in value if name not in names]:
-        raise TypeError(f"{where or kind.__name__} has no key {wrong[0][:80]!r}")
-    return kind(
-        **{
-            n: build(_hints(kind)[n], value[n], f"{where}.{n}".lstrip("."))
-            for n in names
-        }
-    )
+    for name in names:
+        if name not in value:
+            raise TypeError(f"{where or kind.__name__}: the key {name!r} is missing")
+    for name in value:
+        if name not in names:
+            raise TypeError(f"{where or kind.__name__} has no key {str(name)[:80]!r}")
+    hints = _hints(kind)
+    built = {}
+    for name in names:
+        built[name] = build(hints[name], value[name], f"{where}.{name}".lstrip("."))
+    return kind(**built)
 
 
 class Plain:
@@ -306,22 +309,23 @@ class Form:
     def to_json(self) -> dict[str, Any]:
         """Return the object as JSON holds it."""
         form: Any = type(self)
-        values = {name: getattr(self, one.name) for name, one in _keys(form).items()}
-        left = {name for name, one in _keys(form).items() if "left out" in one.metadata}
-        order = self.order or [
-            n for n in values if n not in left or values[n] is not None
-        ]
-        return {
-            name: _plain(values[name] if name in values else self.more[name])
-            for name in order
-        }
+        values = dict(self.more)
+        own = []
+        for name, key in _keys(form).items():
+            values[name] = getattr(self, key.name)
+            if values[name] is not None or "left out" not in key.metadata:
+                own.append(name)
+        return {name: _plain(values[name]) for name in self.order or own}
 
 
 @functools.lru_cache(maxsize=64)
 def _keys(form: type) -> Mapping[str, Field[Any]]:
     """Return the fields of a form by their keys in JSON; the metadata of a field may name its key."""
-    own = [one for one in fields(form) if one.name not in ("more", "order")]
-    return {one.metadata.get("key", one.name): one for one in own}
+    keys = {}
+    for key in fields(form):
+        if key.name not in ("more", "order"):
+            keys[key.metadata.get("key", key.name)] = key
+    return keys
 
 
 @dataclass(frozen=True, slots=True)
@@ -375,9 +379,9 @@ def _plan(form: Any) -> Mapping[str, _Key]:
     """Return the keys of a form by their names in JSON."""
     hints = _hints(form)
     plan = {}
-    for name, one in _keys(form).items():
-        hint = hints[one.name]
-        plan[name] = _Key(one.name, _KEPT.get(hint, frozenset()), _reader(hint))
+    for name, key in _keys(form).items():
+        hint = hints[key.name]
+        plan[name] = _Key(key.name, _KEPT.get(hint, frozenset()), _reader(hint))
     return plan
 
 
@@ -386,8 +390,8 @@ def _needed(form: type) -> tuple[str, ...]:
     """Return the keys that an object of a form must have."""
     return tuple(
         name
-        for name, one in _keys(form).items()
-        if one.default is MISSING and one.default_factory is MISSING
+        for name, key in _keys(form).items()
+        if key.default is MISSING and key.default_factory is MISSING
     )
 
 
@@ -395,8 +399,10 @@ def _plain(value: Any) -> Any:
     if isinstance(value, Form):
         return value.to_json()
     if isinstance(value, tuple):
-        return [_plain(one) for one in value]
-    return value.value if isinstance(value, Enum) else value
+        return [_plain(item) for item in value]
+    if isinstance(value, Enum):
+        return value.value
+    return value
 
 
 def numbers(values: object) -> list[float]:

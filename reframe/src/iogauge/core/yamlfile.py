@@ -19,7 +19,8 @@ class YamlError(ValueError):
 
     def __init__(self, name: str, problem: str, line: int | None = None) -> None:
         self.problem, self.line = problem, line
-        super().__init__(f"{name}:{line}: {problem}" if line else f"{name}: {problem}")
+        place = f"{name}:{line}" if line else name
+        super().__init__(f"{place}: {problem}")
 
 
 #: Largest file in bytes, and most values with every alias written out: no site has so many.
@@ -44,24 +45,26 @@ class _Loader(Composer, yaml.CSafeLoader):
         return node
 
 
+def _refusal(problem: str, node: yaml.Node) -> yaml.constructor.ConstructorError:
+    return yaml.constructor.ConstructorError(None, None, problem, node.start_mark)
+
+
 def _count(node: yaml.Node, counts: dict[int, int]) -> int:
     """Count a node's values, aliases written out; raises MarkedYAMLError if too many or endless."""
     if id(node) not in counts:
         counts[id(node)] = (
             _LIMIT_VALUES  # for as long as it is being counted: it would contain itself
         )
-        inner = node.value if isinstance(node, yaml.CollectionNode) else []
-        parts = [
-            part
-            for item in inner
-            for part in (item if isinstance(item, tuple) else (item,))
-        ]
+        parts: list[yaml.Node] = []
+        if isinstance(node, yaml.SequenceNode):
+            parts = node.value
+        if isinstance(node, yaml.MappingNode):
+            for pair in node.value:
+                parts += pair
         counts[id(node)] = 1 + sum(_count(part, counts) for part in parts)
         if counts[id(node)] > _LIMIT_VALUES:
             problem = f"more than {_LIMIT_VALUES} values, with aliases written out"
-            raise yaml.constructor.ConstructorError(
-                None, None, problem, node.start_mark
-            )
+            raise _refusal(problem, node)
     return counts[id(node)]
 
 
@@ -72,16 +75,9 @@ def _mapping(loader: _Loader, node: yaml.MappingNode) -> dict[Any, Any]:
             continue
         key = loader.construct_object(key_node, deep=True)
         if isinstance(key, (list, dict)):
-            raise yaml.constructor.ConstructorError(
-                None, None, "a list or mapping cannot be a key", key_node.start_mark
-            )
+            raise _refusal("a list or mapping cannot be a key", key_node)
         if key in keys:
-            raise yaml.constructor.ConstructorError(
-                None,
-                None,
-                f"key {key!r} stands here a second time",
-                key_node.start_mark,
-            )
+            raise _refusal(f"key {key!r} stands here a second time", key_node)
         keys.add(key)
     loader.flatten_mapping(node)
     return loader.construct_mapping(node, deep=True)
@@ -94,15 +90,14 @@ _UNLIKE: Final = re.compile(
 
 
 def _number(loader: _Loader, node: yaml.ScalarNode) -> int | float:
-    of_integer = node.tag.endswith("int")
-    value = (
-        loader.construct_yaml_int(node)
-        if of_integer
-        else loader.construct_yaml_float(node)
-    )
+    value: int | float
+    if node.tag.endswith("int"):
+        value = loader.construct_yaml_int(node)
+    else:
+        value = loader.construct_yaml_float(node)
     if _UNLIKE.fullmatch(node.value):
         problem = f"{node.value} is read as {value:g}. Write {value:g} if you mean it, else the other number in full"
-        raise yaml.constructor.ConstructorError(None, None, problem, node.start_mark)
+        raise _refusal(problem, node)
     return value
 
 
@@ -129,14 +124,16 @@ def parse(text: str, name: str) -> Any:
         return yaml.load(text, Loader=_Loader)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
-        line = mark.line + 1 if mark else None
+        line: int | None = None
+        found = ""
+        if mark:
+            line = mark.line + 1
+            # No mark counts the byte order mark.
+            found = text.removeprefix("\ufeff")[mark.index : mark.index + 1]
         problem = error.problem or "not YAML"
         if not isinstance(error, yaml.constructor.ConstructorError):
-            # No mark counts the byte order mark, and what is missing at the end has a line of its own.
-            found = (
-                text.removeprefix("\ufeff")[mark.index : mark.index + 1] if mark else ""
-            )
             problem = _advised(problem, found)
+            # What is missing at the end has a line of its own.
             line = line and min(line, text.count("\n") + (not text.endswith("\n")))
         raise YamlError(name, problem, line) from error
     except (
@@ -164,14 +161,12 @@ def load(path: Path) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Mistake:
-    """One mistake in a site's file: the place, the value found, and the values allowed.
+    """One mistake in a site's file: the place, the value found, and the values allowed."""
 
-    The parts of ``key`` are joined by dots; entries of a list go by their ``name``, or by number.
-    A part of a reference follows in brackets: ``write_bw (lower bound)``.
-    Without ``allowed``, ``found`` is a whole sentence.
-    """
-
+    #: Parts joined by dots; entries of a list go by their ``name``, or by number.
+    #: A part of a reference follows in brackets: ``write_bw (lower bound)``.
     key: str
+    #: The value; without ``allowed`` a whole sentence.
     found: str
     allowed: str = ""
     line: int | None = None
@@ -183,25 +178,29 @@ class Mistake:
         return Mistake("", error.problem, line=error.line)
 
     def __str__(self) -> str:
-        place = f"{self.file}:{self.line}" if self.line else self.file
-        said = (
-            f"found {self.found}; allowed: {self.allowed}"
-            if self.allowed
-            else self.found
-        )
-        return ": ".join(filter(None, (place, self.key, said)))
+        place, problem = self.file, self.found
+        if self.line:
+            place += f":{self.line}"
+        if self.allowed:
+            problem = f"found {problem}; allowed: {self.allowed}"
+        return ": ".join(filter(None, (place, self.key, problem)))
 
 
 def located(file: Path, mistakes: Iterable[Mistake]) -> list[Mistake]:
     """Return the mistakes in a YAML file with its name and their lines; a missing key has its parent's line."""
     mistakes = [replace(mistake, file=str(file)) for mistake in mistakes]
+    if not mistakes:
+        return []
     try:
-        text = untrusted.read_text(file, LIMIT_BYTES) if mistakes else ""
+        text = untrusted.read_text(file, LIMIT_BYTES)
         node = yaml.compose(text, Loader=_Loader)
     except (OSError, yaml.YAMLError, ValueError, RecursionError):
         return mistakes
-    lines = dict(_lines(node, "")) if node else {}
-    return [m if m.line else replace(m, line=_line_of(m.key, lines)) for m in mistakes]
+    lines = dict(_lines(node, ""))
+    return [
+        replace(mistake, line=mistake.line or _line_of(mistake.key, lines))
+        for mistake in mistakes
+    ]
 
 
 def _line_of(key: str, lines: dict[str, int]) -> int | None:
@@ -211,7 +210,7 @@ def _line_of(key: str, lines: dict[str, int]) -> int | None:
     return lines.get(key)
 
 
-def _lines(node: yaml.Node, above: str) -> Iterator[tuple[str, int]]:
+def _lines(node: yaml.Node | None, above: str) -> Iterator[tuple[str, int]]:
     """Yield the keys below a node, each with the number of its line."""
     if isinstance(node, yaml.MappingNode):
         for key, value in node.value:
@@ -220,14 +219,21 @@ def _lines(node: yaml.Node, above: str) -> Iterator[tuple[str, int]]:
             yield from _lines(value, f"{path}.")
     elif isinstance(node, yaml.SequenceNode):
         for number, item in enumerate(node.value):
-            inner = item.value if isinstance(item, yaml.MappingNode) else ()
-            names = [value.value for key, value in inner if key.value == "name"]
-            for name in (str(number), *names):
+            names = [str(number)]
+            if isinstance(item, yaml.MappingNode):
+                for key, value in item.value:
+                    if key.value == "name":
+                        names.append(value.value)
+            for name in names:
                 yield f"{above}{name}", item.start_mark.line + 1
                 yield from _lines(item, f"{above}{name}.")
 
 
 def show(value: object) -> str:
     """Return a value of a file for a message: on one line, at most 80 characters."""
-    text = "nothing" if value is None else repr(value)
-    return text if len(text) <= 80 else text[:77] + "..."
+    text = repr(value)
+    if value is None:
+        text = "nothing"
+    if len(text) > 80:
+        return text[:77] + "..."
+    return text

@@ -42,6 +42,7 @@ _BYTES: Final = Guard(
     "a: a launcher dropped the record of a task, and 174 MiB/s were reported on a disk of 60",
     "ext4, XFS, btrfs, GlusterFS, NFS, LVM, md, dm-crypt, f2fs, Lustre 2.17",
     limit="`limits.witness`",
+    demands=f"the kernel counts what the tool reports, within {BYTES.share:.0%}",
     more="It counts the bytes of the tasks, and their calls of read(2) and write(2): as many as the tool's operations, if it "
     "uses POSIX one by one. It also counts the bytes of everything under the mount: down to the disks, or in the client of "
     "the network file system. On a file system that counts, a missing count is INVALID. If nothing under the mount counts, "

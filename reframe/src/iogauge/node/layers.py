@@ -477,6 +477,9 @@ class _Walk:
             reason = f"{name}, whose file {file} goes through the page cache (losetup --direct-io)"
         elif below.o_direct:
             reason = f"{name}, whose file {file} goes through the page cache: {below.o_direct}"
+        elif below.compresses.startswith("btrfs"):
+            # It compresses nothing that is written past the page cache.
+            return replace(below, compresses="")
         else:
             return below
         return replace(below, cached=below.cached or reason)

@@ -64,15 +64,19 @@ _HINTS: Final = re.compile(
 )
 
 
-def safe_options(options: str) -> str:
-    """Return mount options sorted, each once, without the values of secret or private options.
+#: Mount options that say nothing of how a target works: they differ from node to node, from mount to mount (the port of
+#: NFS 3's mountd) or from container to container (an overlay's directories).
+_NO_MATTER: Final = frozenset(
+    {"addr", "clientaddr", "mountaddr", "mountport", "lowerdir", "upperdir", "workdir"}
+)
 
-    Addresses are left out: NFS adds the client's address, which differs from node to node.
-    """
+
+def safe_options(options: str) -> str:
+    """Return the mount options that matter, sorted, each once, without the values of secret or private options."""
     kept = []
     for option in options.split(","):
         name, equals, _ = option.partition("=")
-        if name not in ("addr", "clientaddr", "mountaddr"):
+        if name not in _NO_MATTER:
             kept.append(f"{name}=***" if equals and SECRET.search(name) else option)
     return ",".join(sorted(set(kept) - {""}))
 

@@ -29,7 +29,7 @@ from iogauge.records.journal import Damaged, Line, read_lines
 from iogauge.records.record import FindingRecord, MetricRecord, Record, microseconds
 
 #: Grows when the same session files make another index.
-_VERSION: Final = 1
+_VERSION: Final = 2
 
 #: Size and time of change (ns) of a session file.
 State = tuple[int, int]
@@ -48,14 +48,14 @@ CREATE TABLE place (
     id INTEGER PRIMARY KEY, system TEXT, partition TEXT, environment TEXT, "check" TEXT, "case" TEXT,
     variant TEXT, tier TEXT, nodes INTEGER, tasks_per_node INTEGER, line TEXT);
 CREATE TABLE run (
-    record INTEGER, position INTEGER, time INTEGER, place INTEGER, session INTEGER, verdict TEXT, expected INTEGER,
+    record INTEGER, position INTEGER, time INTEGER, place INTEGER, session INTEGER, verdict TEXT, expected INTEGER, busy INTEGER,
     confirms TEXT, own INTEGER, series INTEGER, fingerprint INTEGER, file INTEGER, start INTEGER, digest INTEGER,
     metric INTEGER, median REAL, spread REAL, samples INTEGER, metric_verdict TEXT,
     reference REAL, lower REAL, upper REAL);
 CREATE VIEW runs AS SELECT
     time, session.name AS session, system, partition, environment, "check", "case", variant, tier, nodes,
     tasks_per_node, line, series.name AS series, verdict, metric.name AS metric, unit, better, median, spread, samples,
-    metric_verdict, reference, lower, upper, expected, confirms, fingerprint.name AS fingerprint, record, position,
+    metric_verdict, reference, lower, upper, expected, busy, confirms, fingerprint.name AS fingerprint, record, position,
     file, start
 FROM run JOIN place ON place.id = run.place JOIN session ON session.id = run.session
     JOIN series ON series.id = run.series LEFT JOIN metric ON metric.id = run.metric
@@ -327,7 +327,7 @@ class _Writer:
                 self._id("session", (record.session,)),
                 record.verdict.value,
             ),
-            *(record.expected is True, record.confirms, own, own),
+            *(record.expected is True, bool(record.busy), record.confirms, own, own),
             *(self._id("fingerprint", (name,), content), file, line.start, digest),
         )
         metrics: Sequence[MetricRecord | None] = record.metrics or (None,)
@@ -380,7 +380,7 @@ class _Writer:
 
     def finish(self) -> None:
         """Write the rows that were read."""
-        marks = ", ".join("?" * 22)
+        marks = ", ".join("?" * 23)
         self.index.executemany(f"INSERT INTO run VALUES ({marks})", self.rows)
         self.rows.clear()
 

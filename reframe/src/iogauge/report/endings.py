@@ -131,6 +131,23 @@ def _unproven(counts: Mapping[Verdict, int]) -> str:
     return f"{number} {'proves' if number == 1 else 'prove'} nothing ({_kinds(counts)})"
 
 
+#: What a first look says of the cases that are not PASS, where no site has references.
+_FIRST_LOOK: Final = {
+    Verdict.UNREFERENCED: "valid, with no reference to compare with yet",
+    Verdict.UNSTABLE: "unsteady",
+    Verdict.CONTAMINATED: "disturbed by others",
+}
+
+
+def first_look(counts: Mapping[Verdict, int]) -> str:
+    """Return what a run without a site has measured; empty if it measured nothing."""
+    parts = [f"{counts[v]} {text}" for v, text in _FIRST_LOOK.items() if counts.get(v)]
+    if not parts:
+        return ""
+    number = sum(counts[verdict] for verdict in _FIRST_LOOK if verdict in counts)
+    return f"{number} measured: {', '.join(parts)}. The last column says why"
+
+
 def _nothing_measured(
     counts: Mapping[Verdict, int], excused: int, lack: Unmeasured
 ) -> tuple[str, ...]:

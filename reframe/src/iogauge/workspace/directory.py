@@ -63,7 +63,9 @@ def user_name() -> str:
     except KeyError:
         name = os.environ.get("LOGNAME") or os.environ.get("USER") or ""
     name = re.sub(r"[^A-Za-z0-9_.-]", "_", name)
-    return name if name.strip(".") else f"uid{os.getuid()}"
+    if not name.strip("."):
+        return f"uid{os.getuid()}"
+    return name
 
 
 def root_dir(target: str) -> str:
@@ -279,7 +281,9 @@ def _read(fd: int) -> dict[str, Any]:
             )
         except ValueError:
             return {}
-    return content if isinstance(content, dict) else {}
+    if isinstance(content, dict):
+        return content
+    return {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -287,7 +291,9 @@ class FoundSession:
     """A session's directory as found on a target."""
 
     path: str
+    #: The content of its marker; empty if damaged.
     owner: dict[str, Any]
+    #: Seconds since it changed.
     age_s: float
 
 
@@ -310,7 +316,7 @@ def sessions(target: str) -> list[FoundSession]:
             _owned(path) as owned,
         ):
             listed.append(FoundSession(path, owned.owner, time.time() - owned.changed))
-    return sorted(listed, key=lambda s: -s.age_s)
+    return sorted(listed, key=lambda session: -session.age_s)
 
 
 def may_be_alive(session: FoundSession) -> bool:
@@ -330,11 +336,14 @@ def may_be_alive(session: FoundSession) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _OwnedDirectory:
-    """An open session directory of ours: descriptors, the marker's content, its time of change."""
+    """An open session directory of ours."""
 
     fd: int
+    #: Descriptors of target, ``iogauge`` and the user's directory.
     above: tuple[int, int, int]
+    #: The content of the marker; empty if damaged.
     owner: dict[str, Any]
+    #: Time of its last change, in seconds since the epoch.
     changed: float
 
 

@@ -66,6 +66,7 @@ from iogauge.core import untrusted
 from iogauge.core.processes import runs
 from iogauge.core.text import visible
 from iogauge.core.units import format_seconds
+from iogauge.node.mounts import find_mount, option
 from iogauge.workspace import directory
 
 #: Seconds without a sign of life after which a holder is dead, if its processes cannot be checked.
@@ -114,18 +115,14 @@ def _open_folders(place: str, make: bool = False) -> Iterator[tuple[int, int, in
     with contextlib.ExitStack() as stack:
         above = os.open(place, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         stack.callback(os.close, above)
-        root = stack.enter_context(
-            directory.root_of(above, place)
-            if make
-            else directory.inside(above, directory.ROOT, directory.root_dir(place))
-        )
         if make:
+            root = stack.enter_context(directory.root_of(above, place))
             directory.make(root, folder(place), 0o777)
-        yield (
-            above,
-            root,
-            stack.enter_context(directory.inside(root, _FOLDER, folder(place))),
-        )
+        else:
+            path = directory.root_dir(place)
+            root = stack.enter_context(directory.inside(above, directory.ROOT, path))
+        fd = stack.enter_context(directory.inside(root, _FOLDER, folder(place)))
+        yield above, root, fd
 
 
 def _node() -> list[str]:
@@ -140,9 +137,10 @@ def _node() -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """The holder of a lock, as read from its file. ``name`` is empty if it is no lock."""
+    """The holder of a lock, as read from its file."""
 
     path: str
+    #: Empty if it is no lock.
     name: str
     content: bytes
 
@@ -161,11 +159,9 @@ class Holder:
     def lease_s(self) -> float:
         """Return the seconds without a sign of life after which it is dead."""
         lease = self.details.get("lease_s")
-        return (
-            float(lease)
-            if isinstance(lease, int | float) and 0 < lease < 86400
-            else LEASE_S
-        )
+        if isinstance(lease, int | float) and 0 < lease < 86400:
+            return float(lease)
+        return LEASE_S
 
     @property
     def alive(self) -> bool | None:
@@ -188,9 +184,9 @@ class Holder:
         if not self.name:
             return f"{self.path}, which is no lock of this suite"
         named = (
-            f"{k} {visible(str(self.details[k]))[:80]}"
-            for k in _DETAILS
-            if self.details.get(k)
+            f"{key} {visible(str(self.details[key]))[:80]}"
+            for key in _DETAILS
+            if self.details.get(key)
         )
         return f"{', '.join(named) or 'somebody whose word is damaged'} ({self.path})"
 
@@ -204,7 +200,8 @@ _JOBS: Final = ("SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID", "JOB_ID")
 
 def _look_s(holder: Holder | None) -> float:
     """Return the seconds until the next look at a holder."""
-    return min(_LOOK_S, (holder.lease_s if holder else LEASE_S) / BEATS)
+    lease_s = holder.lease_s if holder else LEASE_S
+    return min(_LOOK_S, lease_s / BEATS)
 
 
 def standing(place: str) -> Holder | None:
@@ -281,7 +278,7 @@ def tidy(place: str) -> None:
 def _clear_away(fd: int, name: str) -> None:
     """Rename a taker's directory that has not become ``held``, then remove it; nothing else."""
     with directory.inside(fd, name, name) as inner:
-        if [file for file in os.listdir(inner) if not _NAME.fullmatch(file)]:
+        if not all(map(_NAME.fullmatch, os.listdir(inner))):
             return
     away = _new_name()
     os.rename(name, away, src_dir_fd=fd, dst_dir_fd=fd)
@@ -295,12 +292,17 @@ def _clear_away(fd: int, name: str) -> None:
 class Watch:
     """The time for which a holder has shown no sign of life, counted in pauses between looks."""
 
+    #: The holder at the last look.
     last: Holder | None = None
+    #: Seconds without a sign of life.
     quiet_s: float = 0.0
 
     def dead(self, holder: Holder, pause_s: float) -> bool:
         """Return whether the holder is dead, ``pause_s`` seconds or more after the last look."""
-        self.quiet_s = self.quiet_s + pause_s if holder == self.last else 0.0
+        if holder == self.last:
+            self.quiet_s += pause_s
+        else:
+            self.quiet_s = 0.0
         self.last = holder
         return bool(holder.name) and (holder.gone or self.quiet_s >= holder.lease_s)
 
@@ -440,8 +442,14 @@ def take(
 
     ``details`` come from :func:`describe`. ``pause`` sleeps for a number of seconds; it returns
     True to end the wait. Raises :class:`Occupied` after ``wait_s`` seconds, OSError if no lock can
-    be made or a lock cannot be broken.
+    be made or a lock cannot be broken, or if others would not see its signs of life.
     """
+    mount = find_mount(place)
+    if mount is not None and mount.type in ("nfs", "nfs4") and option(mount, "nocto"):
+        raise LockError(
+            f"{mount.point} is mounted with nocto: other clients may see no sign of life of a lock there, and break it. "
+            "Mount it without nocto, or set target.lock to a directory on another file system"
+        )
     try:
         return _take(Lock(place, details), wait_s, pause, say)
     except BaseException:

@@ -43,38 +43,46 @@ class NotAllowed(OSError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Marker:
-    """An administrator's limits: file system, users, last day. An unset field sets no limit.
-
-    ``uuid`` names the file system itself (:mod:`iogauge.node.identity`).
-    """
+    """An administrator's limits. An unset field sets no limit."""
 
     type: str | None = None
     source: str | None = None
+    #: The file system itself (:mod:`iogauge.node.identity`).
     uuid: str | None = None
     users: tuple[str, ...] = ()
     groups: tuple[str, ...] = ()
+    #: The last day.
     expires: datetime.date | None = None
 
     def to_yaml(self) -> str:
         """Return the text of the file."""
         import yaml  # a fifth of an agent's start; most targets have no marker
 
-        words = {name: getattr(self, name) for name in _KEYS if getattr(self, name)}
-        fields = {
-            name: [*v] if isinstance(v, tuple) else v for name, v in words.items()
-        }
-        return yaml.safe_dump(fields, sort_keys=False) if fields else ""
+        fields = {}
+        for name in _KEYS:
+            value = getattr(self, name)
+            if isinstance(value, tuple):
+                value = list(value)
+            if value:
+                fields[name] = value
+        if not fields:
+            return ""
+        return yaml.safe_dump(fields, sort_keys=False)
 
     def meaning(self) -> str:
         """Return what the file allows, in words."""
-        who = [f"user {name}" for name in self.users] + [
-            f"group {name}" for name in self.groups
-        ]
-        where = f" on {self.type}" if self.type else ""
-        where += f" from {self.source}" if self.source else ""
-        where += f" with UUID {self.uuid}" if self.uuid else ""
-        until = f" until the end of {self.expires}" if self.expires else ""
-        return f"{', '.join(who) or 'everybody who can write there'}{where}{until}"
+        who = [f"user {name}" for name in self.users]
+        who += [f"group {name}" for name in self.groups]
+        text = ", ".join(who) or "everybody who can write there"
+        if self.type:
+            text += f" on {self.type}"
+        if self.source:
+            text += f" from {self.source}"
+        if self.uuid:
+            text += f" with UUID {self.uuid}"
+        if self.expires:
+            text += f" until the end of {self.expires}"
+        return text
 
 
 def _names(key: str, value: Any) -> tuple[str, ...]:
@@ -110,7 +118,9 @@ def parse_marker(text: str) -> Marker:
             not isinstance(value, str) or not value
         ):
             raise ValueError(f"{key} is {value!r}: expected text")
-        values[key] = _names(key, value) if key in ("users", "groups") else value
+        values[key] = value
+        if key in ("users", "groups"):
+            values[key] = _names(key, value)
     return Marker(**values)
 
 
@@ -125,21 +135,23 @@ class Caller:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """A directory as found. ``owner`` is its user, ``home_of`` the user whose home it is, or empty.
-
-    ``marker`` is None if no valid marker exists; ``ignored`` then says why an existing one is not
-    valid. ``swapped`` means that everybody may rename its entries, whoever owns them. ``uuid`` names
-    the file system, "" if it is unknown or the marker gives none.
-    """
+    """A directory as found."""
 
     path: str
+    #: Its user.
     owner: int
     mount: Mount | None
+    #: The user whose home it is, or empty.
     home_of: str = ""
+    #: None if no valid marker exists.
     marker: Marker | None = None
+    #: Why an existing marker is not valid.
     ignored: str = ""
+    #: A resource manager made it for this job.
     of_job: bool = False
+    #: Everybody may rename its entries, whoever owns them.
     swappable: bool = False
+    #: The file system; empty if it is unknown or the marker gives none.
     uuid: str = ""
 
     @property
@@ -159,11 +171,9 @@ def _refuse_always(path: str, home_of: str) -> None:
             "/ is the root of the machine: iogauge never writes there. Name a directory below"
         )
     if home_of:
-        whose = (
-            "your home directory"
-            if home_of == "you"
-            else f"the home directory of {home_of}"
-        )
+        whose = f"the home directory of {home_of}"
+        if home_of == "you":
+            whose = "your home directory"
         raise NotAllowed(
             f"{path} is {whose}: iogauge never writes there. Make a directory in it "
             f"(mkdir {path}/iogauge-target), and make that the target"
@@ -230,13 +240,12 @@ def _decide(place: Place, caller: Caller, today: datetime.date) -> str:
     if place.marker is not None:
         return _by_marker(place, place.marker, caller, today)
     allow = f"{own_command()} site allow {path}"
-    ask = (
-        f"Allow it: {allow}"
-        if caller.uid == 0
-        else f"Ask its administrator to run: {allow}"
-    )
+    ask = f"Allow it: {allow}"
+    if caller.uid != 0:
+        ask = f"Ask its administrator to run: {allow}"
     ask += "; or name a directory of your own"
-    ask = f"{place.ignored}. {ask}" if place.ignored else ask
+    if place.ignored:
+        ask = f"{place.ignored}. {ask}"
     if place.owner != caller.uid:
         raise NotAllowed(
             f"{path} belongs to user {place.owner}, not to {caller.user}. {ask}"
@@ -388,20 +397,18 @@ def _home_of(fd: int, path: str) -> str:
         with contextlib.suppress(OSError):
             if os.path.samestat(os.stat(home), info):
                 return user
-    return next(
-        (
-            user.pw_name
-            for user in pwd.getpwall()
-            if os.path.normpath(user.pw_dir) == path
-        ),
-        "",
-    )
+    for account in pwd.getpwall():
+        if os.path.normpath(account.pw_dir) == path:
+            return account.pw_name
+    return ""
 
 
 def _normal(path: str) -> str:
     """Return a path with one spelling: normpath(3) keeps two slashes in front."""
     path = os.path.normpath(path)
-    return f"/{path.lstrip('/')}" if path.startswith("/") else path
+    if path.startswith("/"):
+        return f"/{path.lstrip('/')}"
+    return path
 
 
 @dataclass(frozen=True, slots=True)
@@ -436,6 +443,9 @@ def permitted(path: str, of_job: bool = False) -> Iterator[PermittedDirectory]:
         owner = info.st_uid
         marker, ignored = _read_marker(fd, path, owner)
         mount = mount_of(fd)
+        uuid = ""
+        if marker and marker.uuid:
+            uuid = uuid_of(f"/proc/self/fd/{fd}", mount)
         place = Place(
             path=path,
             owner=owner,
@@ -446,9 +456,7 @@ def permitted(path: str, of_job: bool = False) -> Iterator[PermittedDirectory]:
             of_job=of_job,
             swappable=bool(info.st_mode & stat.S_IWOTH)
             and not info.st_mode & stat.S_ISVTX,
-            uuid=uuid_of(f"/proc/self/fd/{fd}", mount)
-            if marker and marker.uuid
-            else "",
+            uuid=uuid,
         )
         yield PermittedDirectory(
             fd, path, decide(place, caller(), datetime.date.today())
@@ -481,11 +489,15 @@ def allow(
                 f"{path} belongs to {_user_name(owner)}: only root and its owner can allow it"
             )
         mount = mount_of(fd)
-        source = mount.source if mount else None
-        # Other nodes may name the servers otherwise; the part after the last colon is the same.
-        source = source.rpartition(":")[2] if source and ":/" in source else source
+        kind: str | None = None
+        source: str | None = None
+        if mount:
+            kind, source = mount.type, mount.source
+            # Other nodes may name the servers otherwise; the part after the last colon is the same.
+            if ":/" in source:
+                source = source.rpartition(":")[2]
         marker = Marker(
-            type=mount.type if mount else None,
+            type=kind,
             source=source,
             uuid=uuid_of(f"/proc/self/fd/{fd}", mount) or None,
             users=users,
@@ -498,12 +510,14 @@ def allow(
                 raise ValueError(f"expires is {expires}, which is over")
         except ValueError as error:
             raise NotAllowed(f"that would allow nobody: {error}") from error
-        there, why = (None, "") if replace else _read_marker(fd, path, owner)
-        if there or why:
-            said = f"It allows {there.meaning()}" if there else why
-            raise NotAllowed(
-                f"{path} has a {MARKER} already. {said}; --replace overwrites it"
-            )
+        if not replace:
+            present, why = _read_marker(fd, path, owner)
+            if present:
+                why = f"It allows {present.meaning()}"
+            if why:
+                raise NotAllowed(
+                    f"{path} has a {MARKER} already. {why}; --replace overwrites it"
+                )
         with written_beside(
             MARKER, marker.to_yaml().encode(), dir_fd=fd, sync=True
         ) as scratch:

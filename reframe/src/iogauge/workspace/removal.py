@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import itertools
+import math
 import os
 import resource
 import threading
@@ -41,10 +42,11 @@ _CHANGED: Final = (*GONE, errno.EISDIR, errno.ENOTDIR, errno.ENOTEMPTY, errno.EL
 
 @dataclass(frozen=True, slots=True)
 class _Directory:
-    """An open directory that is being emptied, and the names that stay in it."""
+    """An open directory that is being emptied."""
 
     fd: int
     name: str
+    #: Names that stay in it.
     stay: set[str]
 
     def listed(self) -> tuple[list[str], list[str], bool]:
@@ -54,9 +56,8 @@ class _Directory:
         with os.scandir(self.fd) as entries:
             for entry in entries:
                 if entry.name not in self.stay:
-                    (inner if entry.is_dir(follow_symlinks=False) else files).append(
-                        entry.name
-                    )
+                    names = inner if entry.is_dir(follow_symlinks=False) else files
+                    names.append(entry.name)
                 if len(files) + len(inner) >= _LISTED:
                     return files, inner, False
         return files, inner, True
@@ -75,8 +76,10 @@ class Removal:
         """Stop after ``seconds``; once a second, pass the number of removed names to ``report``."""
         self._per_second, self._report = per_second, report
         self._batch = max(1, min(_BATCH, per_second // 10))
-        self._due = self._told = time.monotonic()
-        self._until = None if seconds is None else self._due + seconds
+        self._due = self._reported = time.monotonic()
+        self._until = math.inf
+        if seconds is not None:
+            self._until = self._due + seconds
         self._late = False
         self._lock = threading.Lock()
         self._removed = 0
@@ -98,12 +101,10 @@ class Removal:
         if self._late:
             raise NotRemoved(f"{path}: out of time with {self._removed} names removed")
         if self._problems:
-            more = (
-                f" (and {len(self._problems) - 1} more)"
-                if len(self._problems) > 1
-                else ""
-            )
-            raise NotRemoved(f"{path} could not be emptied: {self._problems[0]}{more}")
+            problem = self._problems[0]
+            if len(self._problems) > 1:
+                problem += f" (and {len(self._problems) - 1} more)"
+            raise NotRemoved(f"{path} could not be emptied: {problem}")
         return self._removed
 
     def _empty(self, directory: _Directory) -> bool:
@@ -174,8 +175,10 @@ class Removal:
         with self._lock:
             self._due = max(self._due, time.monotonic() - 0.2) + 1 / self._per_second
             due = self._due
-        while self._in_time() and (wait := due - time.monotonic()) > 0:
+        wait = due - time.monotonic()
+        while self._in_time() and wait > 0:
             time.sleep(min(wait, 0.1))
+            wait = due - time.monotonic()
         if self._late:
             return
         try:
@@ -191,15 +194,13 @@ class Removal:
             self._problems.append(f"{name} in {directory.name}: {error.strerror}")
 
     def _in_time(self) -> bool:
-        self._late = self._late or (
-            self._until is not None and time.monotonic() >= self._until
-        )
+        self._late = self._late or time.monotonic() >= self._until
         return not self._late
 
     def _tell(self) -> None:
         now = time.monotonic()
-        if self._report and now >= self._told + 1:
-            self._told = now
+        if self._report and now >= self._reported + 1:
+            self._reported = now
             self._report(self._removed)
 
 

@@ -17,6 +17,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any, Final
 
+from iogauge.core.groups import grouped
 from iogauge.core.text import count, visible
 from iogauge.core.units import UnitError, convert, moment, with_unit
 from iogauge.core.untrusted import numbers
@@ -31,6 +32,10 @@ _NAMED: Final = re.compile(r"(.+?\.jsonl|[^:]+)(?::(.*))?")
 
 #: Fewest runs of a side that decide; with fewer the interval is over the samples, and decides nothing.
 FEWEST_RUNS: Final = 3
+
+
+#: Newest runs of a case that count of a side: more make no interval narrower that matters.
+NEWEST: Final = 60
 
 
 #: Facts that differ from run to run, or that the sides are chosen by.
@@ -216,8 +221,14 @@ def _of_history(folder: Path, choice: Choice) -> list[Record]:
     if choice.nodes:
         parts.append(query.among("CAST(nodes AS TEXT)", choice.nodes.split("+")))
     with closing(query.connect(folder)) as history:
-        rows = query.rows(history, "DISTINCT file, start", query.every(*parts))
-        places = [(row["file"], row["start"]) for row in rows]
+        chosen = query.every(*parts, query.Condition("position = 0"))
+        rows = query.rows(history, "line, file, start", chosen, "ORDER BY time, start")
+        newest = [
+            row
+            for mine in grouped(rows, lambda row: row["line"]).values()
+            for row in mine[-NEWEST:]
+        ]
+        places = [(row["file"], row["start"]) for row in newest]
         return list(query.records(folder, history, places).values())
 
 

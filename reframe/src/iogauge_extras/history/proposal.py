@@ -240,7 +240,8 @@ def propose(
     candidates: dict[tuple[yamledit.Key, ...], list[_Candidate]] = {}
 
     def refuse(runs: Runs, why: Refused) -> None:
-        outcomes.append(MetricOutcome(name=runs.name, state=why.state, text=str(why)))
+        text = f"{why}{runs.left_out}"
+        outcomes.append(MetricOutcome(name=runs.name, state=why.state, text=text))
 
     for runs in all_runs:
         try:
@@ -311,7 +312,7 @@ def _settle(
     except Refused as error:
         raise Refused(f"{error}{since}") from error
     figures = (
-        f"median {with_unit(summary.median, runs.unit)} of {summary.runs} runs, spread "
+        f"median {with_unit(summary.median, runs.unit)} of {summary.runs} runs{runs.left_out}, spread "
         f"{summary.spread:.1%}{since}"
     )
     if change is None:

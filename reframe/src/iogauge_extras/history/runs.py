@@ -135,6 +135,13 @@ class Runs:
     values: tuple[float, ...]
     series: tuple[str, ...]
     contents: tuple[Mapping[str, Any], ...]
+    #: Valid runs that are left out: others had more work than cores on a node.
+    busy: int = 0
+
+    @property
+    def left_out(self) -> str:
+        """Return how many runs on busy nodes are left out, for a message."""
+        return f" ({self.busy} on busy nodes left out)" if self.busy else ""
 
     @property
     def name(self) -> str:
@@ -155,7 +162,7 @@ class Runs:
 def check_one_series(runs: Runs) -> None:
     """Raise :class:`Refused` for runs of several series; it says how the last two differ."""
     names = list(dict.fromkeys(runs.series))
-    if len(names) == 1:
+    if len(names) <= 1:
         return
     last, newest = runs.series[-1], 1
     while runs.series[-newest - 1] == last:
@@ -183,7 +190,7 @@ def runs_of(
     """
     rows = query.rows(
         history,
-        "line, metric, unit, better, time, median, series, fingerprint, file, start",
+        "line, metric, unit, better, time, median, series, fingerprint, busy, file, start",
         query.every(chosen, query.Condition(query.VALID_RUN)),
         "ORDER BY line, metric, time, file, start",
     )
@@ -200,15 +207,17 @@ def runs_of(
         if newest[key] not in records:  # its file has gone meanwhile
             continue
         last = mine[-1]
+        calm = [row for row in mine if not row["busy"]]
         runs = Runs(
             record=records[newest[key]],
             metric=last["metric"],
             unit=last["unit"],
             better=last["better"],
-            times=tuple(query.moment(row["time"]) for row in mine),
-            values=tuple(row["median"] for row in mine),
-            series=tuple(row["series"] for row in mine),
-            contents=tuple(contents.get(row["fingerprint"], {}) for row in mine),
+            times=tuple(query.moment(row["time"]) for row in calm),
+            values=tuple(row["median"] for row in calm),
+            series=tuple(row["series"] for row in calm),
+            busy=len(mine) - len(calm),
+            contents=tuple(contents.get(row["fingerprint"], {}) for row in calm),
         )
         found.append(runs)
     return found
