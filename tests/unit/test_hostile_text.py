@@ -160,7 +160,7 @@ def test_what_a_record_holds_is_only_shown(text):
     found = logs.compare(log, replace(log, facts={}))
     printed = shown(
         outcome.table(outcome.rows([kept])),
-        history_table.table([(record, {text, f"{text}2"})]),
+        history_table.table([(kept, {text, f"{text}2"})]),
         found.render(),
         outcome.plain(text),
     )
@@ -259,6 +259,7 @@ _SAFE_NAMES = {"word", "mark", "view", "host", "usage", "_NAMED", "now"}
 
 #: A target's path as its model accepts it, a session's own directory below it, words of ours.
 _SAFE_IN = {
+    "record.to_line().decode",  # JSON in ASCII
     "cases/configuration.py": {"message"},
     "session/current.py": {"reason"},
     "job/lead_agent.py": {"WORD"},
