@@ -18,8 +18,8 @@ mount --bind "$1" "$1"
 mount -t proc proc "$1/proc"
 mount --rbind /dev "$1/dev"
 mount --rbind /sys "$1/sys"
-exec chroot "$1" setpriv --reuid 1000 --regid 1000 --clear-groups \
-    env HOME=/home/me sh -c 'cd /home/me/iogauge && exec sh -c "$0"' "$2"
+exec chroot "$1" setpriv --reuid me --regid me --clear-groups \
+    env HOME=/home/me USER=me sh -c 'cd /home/me/iogauge && exec sh -c "$0"' "$2"
 """
 #: How this machine reaches the package indices.
 CONNECTION = ("etc/resolv.conf", "etc/pip.conf", "etc/ssl/certs/ca-certificates.crt")
@@ -39,6 +39,7 @@ def debian(tmp_path_factory):
     for name in CONNECTION:
         if Path("/", name).exists():
             shutil.copy(Path("/", name), root / name)
+    completed(["chroot", root, "useradd", "--uid", "1000", "--user-group", "me"])
     for place in (root / "home/me/iogauge", root / "scratch/me"):
         place.mkdir(parents=True)
     copied(root / "home/me/iogauge")

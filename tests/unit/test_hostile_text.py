@@ -253,13 +253,13 @@ _SAFE_WORDS = (
     "profile.to_json found.to_json json.dumps to_json outcome.rows outcome.to_json "
     "marks.marks_table marks.marks_json report.table Table "
 )
-_SAFE_CALLS = set(_SAFE_WORDS.split())
+# A record as JSON is ASCII.
+_SAFE_CALLS = {*_SAFE_WORDS.split(), "record.to_line().decode"}
 _SAFE_NAMES = {"word", "mark", "view", "host", "usage", "_NAMED", "now"}
 
 
 #: A target's path as its model accepts it, a session's own directory below it, words of ours.
 _SAFE_IN = {
-    "record.to_line().decode",  # JSON in ASCII
     "cases/configuration.py": {"message"},
     "session/current.py": {"reason"},
     "job/lead_agent.py": {"WORD"},

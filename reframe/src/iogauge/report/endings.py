@@ -41,15 +41,13 @@ class Word(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """The word of a session and its sentence, safe for a terminal.
-
-    ``besides`` are the parts of the sentence that no case shows. ``remarks`` are a line each, on
-    what was not run and how that is changed.
-    """
+    """The word of a session and its sentence, safe for a terminal."""
 
     word: Word
     sentence: str
+    #: Parts of the sentence that no case shows.
     besides: tuple[str, ...] = ()
+    #: A line each, on what was not run and how that is changed.
     remarks: tuple[str, ...] = ()
 
     @property
@@ -75,27 +73,32 @@ def conclude(
     """Return the ending of a session.
 
     ``counts`` are the verdicts that count. ``expected`` and ``refuted`` are failures that do not: a
-    reference expects them, or a second run passed. ``unwitnessed`` of the passes have no second witness. ``problems`` are sentences about what fails the
-    session besides its cases. A gate fails on all but PASS, and if nothing passed.
+    reference expects them, or a second run passed. ``unwitnessed`` of the passes have no second witness.
+    ``problems`` are sentences about what fails the session besides its cases. A gate fails on all but
+    PASS, and if nothing passed.
     """
     lack = unmeasured or Unmeasured()
     passed = counts.get(Verdict.PASS, 0)
-    failed = {v: n for v, n in counts.items() if n and v.fails_run}
-    unproven: dict[Verdict, int] = {
-        v: n for v, n in counts.items() if n and v in UNPROVEN
-    }
+    failed: dict[Verdict, int] = {}
+    unproven: dict[Verdict, int] = {}
+    trouble = False
+    for verdict, number in counts.items():
+        if number:
+            trouble = trouble or verdict.is_trouble(gate)
+            if verdict.fails_run:
+                failed[verdict] = number
+            if verdict in UNPROVEN:
+                unproven[verdict] = number
     absent = () if lack.accepted else (*lack.unmatched, *lack.gone)
     besides = (*_nothing_measured(counts, expected + refuted, lack), *absent, *problems)
-    parts = [
-        _passed(passed, unwitnessed),
-        f"{sum(failed.values())} failed ({_kinds(failed)})" if failed else "",
-        f"{expected} failed as expected" if expected else "",
-        f"{refuted} FAIL not confirmed by a second run" if refuted else "",
-        _unproven(unproven),
-        _left_out(lack.left_out),
-        *besides,
-    ]
-    trouble = any(n and verdict.is_trouble(gate) for verdict, n in counts.items())
+    parts = [_passed(passed, unwitnessed)]
+    if failed:
+        parts.append(f"{sum(failed.values())} failed ({_kinds(failed)})")
+    if expected:
+        parts.append(f"{expected} failed as expected")
+    if refuted:
+        parts.append(f"{refuted} FAIL not confirmed by a second run")
+    parts += [_unproven(unproven), _left_out(lack.left_out), *besides]
     if problems or trouble or (gate and (absent or not passed)):
         word = Word.FAILED
     elif not passed:
@@ -104,7 +107,9 @@ def conclude(
         word = Word.PARTLY_PROVEN
     else:
         word = Word.OK
-    sentence = "; ".join(part for part in parts if part) + (" (gate)" if gate else "")
+    sentence = "; ".join(filter(None, parts))
+    if gate:
+        sentence += " (gate)"
     return Ending(
         word, visible(sentence), tuple(map(visible, besides)), tuple(remarks(lack))
     )
@@ -112,8 +117,12 @@ def conclude(
 
 def _passed(passed: int, unwitnessed: int) -> str:
     """Return how many cases passed, and how many of them on a figure that nothing but the tool confirms."""
-    some = f", {unwitnessed} of them without a second witness" if unwitnessed else ""
-    return f"{passed} passed{some}" if passed else ""
+    if not passed:
+        return ""
+    text = f"{passed} passed"
+    if unwitnessed:
+        text += f", {unwitnessed} of them without a second witness"
+    return text
 
 
 def _kinds(counts: Mapping[Verdict, int]) -> str:
@@ -128,7 +137,8 @@ def _unproven(counts: Mapping[Verdict, int]) -> str:
     if not counts:
         return ""
     number = sum(counts.values())
-    return f"{number} {'proves' if number == 1 else 'prove'} nothing ({_kinds(counts)})"
+    proves = "proves" if number == 1 else "prove"
+    return f"{number} {proves} nothing ({_kinds(counts)})"
 
 
 #: What a first look says of the cases that are not PASS, where no site has references.
@@ -141,10 +151,15 @@ _FIRST_LOOK: Final = {
 
 def first_look(counts: Mapping[Verdict, int]) -> str:
     """Return what a run without a site has measured; empty if it measured nothing."""
-    parts = [f"{counts[v]} {text}" for v, text in _FIRST_LOOK.items() if counts.get(v)]
+    parts = []
+    number = 0
+    for verdict, text in _FIRST_LOOK.items():
+        measured = counts.get(verdict, 0)
+        if measured:
+            parts.append(f"{measured} {text}")
+            number += measured
     if not parts:
         return ""
-    number = sum(counts[verdict] for verdict in _FIRST_LOOK if verdict in counts)
     return f"{number} measured: {', '.join(parts)}. The last column says why"
 
 
@@ -154,12 +169,12 @@ def _nothing_measured(
     """Return why there is no record; empty if there is a record."""
     if excused or any(counts.values()):
         return ()
-    said = ["no case was measured"]
+    reasons = ["no case was measured"]
     if lack.nothing:
-        said.append(f"these options select no case: {lack.nothing}")
+        reasons.append(f"these options select no case: {lack.nothing}")
     if lack.unfit:
-        said.append(f"{_names(lack.unfit)}: not for this site")
-    return tuple(said)
+        reasons.append(f"{_names(lack.unfit)}: not for this site")
+    return tuple(reasons)
 
 
 def _left_out(cases: Sequence[UnrunCase]) -> str:
@@ -167,11 +182,12 @@ def _left_out(cases: Sequence[UnrunCase]) -> str:
     if not cases:
         return ""
     lacking = grouped(cases, lambda case: case.feature)
-    groups = [
-        f"{_names(c.check for c in mine)}: no {lacked}"
-        for lacked, mine in lacking.items()
-    ]
+    groups = [f"{_checks(mine)}: no {lacked}" for lacked, mine in lacking.items()]
     return f"{len(cases)} not run ({'; '.join(groups)})"
+
+
+def _checks(cases: Iterable[UnrunCase]) -> str:
+    return _names(case.check for case in cases)
 
 
 def _names(names: Iterable[str]) -> str:
@@ -182,7 +198,7 @@ def remarks(lack: Unmeasured) -> list[str]:
     """Return a line for each reason why cases were not run, safe for a terminal."""
     lacking = grouped(lack.left_out, lambda case: (case.holder, case.feature, case.why))
     lines = [
-        f"not run: {_names(c.check for c in mine)} ({len(mine)} case(s)): {holder} lacks {feature}: {why}"
+        f"not run: {_checks(mine)} ({len(mine)} case(s)): {holder} lacks {feature}: {why}"
         for (holder, feature, why), mine in lacking.items()
     ]
     if lack.unfit:
@@ -193,6 +209,13 @@ def remarks(lack: Unmeasured) -> list[str]:
     if lack.accepted:
         lines += [f"accepted: {line}" for line in (*lack.unmatched, *lack.gone)]
     return list(map(visible, lines))
+
+
+def _is_unwitnessed(record: Record) -> bool:
+    """Return whether a PASS rests on a figure that nothing but the tool confirms."""
+    if record.verdict is not Verdict.PASS:
+        return False
+    return any(finding.saw.startswith(NO_WITNESS) for finding in record.findings)
 
 
 class SessionRecords(tuple[Record, ...]):
@@ -223,19 +246,12 @@ class SessionRecords(tuple[Record, ...]):
     ) -> Ending:
         """Return the word and the sentence of the session; see :func:`conclude`."""
         counted = [record for record in self if self.counts(record)]
-        passed = [
-            record.findings for record in counted if record.verdict is Verdict.PASS
-        ]
-        alone = [
-            any(one.saw.startswith(NO_WITNESS) for one in findings)
-            for findings in passed
-        ]
         return conclude(
             Counter(record.verdict for record in counted),
             gate=gate,
             expected=sum(bool(record.expected) for record in self),
             refuted=sum(map(self.is_unconfirmed, self)),
-            unwitnessed=sum(alone),
+            unwitnessed=sum(map(_is_unwitnessed, counted)),
             unmeasured=unmeasured,
             problems=problems,
         )
@@ -243,4 +259,6 @@ class SessionRecords(tuple[Record, ...]):
 
 def of_damage(damaged: Sequence[journal.Damaged]) -> list[str]:
     """Return a sentence that damaged lines fail a session: each may have been a failure."""
-    return [f"{len(damaged)} line(s) of the history are no record"] if damaged else []
+    if not damaged:
+        return []
+    return [f"{len(damaged)} line(s) of the history are no record"]

@@ -26,17 +26,8 @@ from iogauge.report.ranking import ranked
 
 #: Labels of every Prometheus metric that is of a metric; ``line`` keeps scales and tiers apart.
 LABELS: Final = (
-    *(
-        "system",
-        "partition",
-        "environment",
-        "check",
-        "case",
-        "tier",
-        "line",
-        "metric",
-        "unit",
-    ),
+    *("system", "partition", "environment", "check"),
+    *("case", "tier", "line", "metric", "unit"),
 )
 
 #: Names of the Prometheus metrics, and what they are.
@@ -54,12 +45,13 @@ GAUGES: Final = {
 
 def _values(metric: MetricRecord) -> tuple[float | None, ...]:
     """Return the values of the first of :data:`GAUGES`; None for one that is not known, or not valid."""
-    measured = (
-        (metric.median, metric.spread) if metric.verdict.is_valid else (None, None)
-    )
+    median = spread = value = least = most = None
+    if metric.verdict.is_valid:
+        median, spread = metric.median, metric.spread
     bound = metric.reference
-    bounds = (bound.value, bound.least, bound.most) if bound else (None, None, None)
-    return (*measured, *bounds, metric.ceiling)
+    if bound:
+        value, least, most = bound.value, bound.least, bound.most
+    return (median, spread, value, least, most, metric.ceiling)
 
 
 def openmetrics(records: Sequence[Record]) -> str:
@@ -74,7 +66,8 @@ def openmetrics(records: Sequence[Record]) -> str:
         )
         for name, text in GAUGES.items()
     }
-    for record, metric in [(one, metric) for one in records for metric in one.metrics]:
+    pairs = [(record, metric) for record in records for metric in record.metrics]
+    for record, metric in pairs:
         of_both = (
             *(record.system, record.partition, record.environment, record.check),
             *(record.short_name, record.tier, record.line, metric.name, metric.unit),
@@ -111,24 +104,25 @@ def junit(
         again = re.search(
             r"%\.repeat_no=(\d+)", record.case
         )  # GitLab takes one case of a name
-        name = f"{record.short_name} {again[1]}" if again else record.short_name
+        name = record.short_name
+        if again:
+            name += f" {again[1]}"
         case = _case(top, place, record.check, name)
         if record.verdict is not Verdict.PASS:
-            failed = "error" if record.verdict is Verdict.ERROR else "failure"
-            trouble = record.is_trouble(gate) and records.counts(record)
-            kind = failed if trouble else "skipped"
+            kind = "skipped"
+            if record.is_trouble(gate) and records.counts(record):
+                kind = "error" if record.verdict is Verdict.ERROR else "failure"
             message = f"{record.verdict.value}: {visible(record.reason)}"
             ElementTree.SubElement(case, kind, message=message).text = _table(record)
         ElementTree.SubElement(case, "system-out").text = _table(record)
-    for one in left_out:
-        case = _case(top, visible(one.place), one.check, short_name(one.case))
-        message = visible(f"not run: {one.holder} lacks {one.feature}: {one.why}")
+    for unrun in left_out:
+        case = _case(top, visible(unrun.place), unrun.check, short_name(unrun.case))
+        message = visible(f"not run: {unrun.holder} lacks {unrun.feature}: {unrun.why}")
         ElementTree.SubElement(case, "skipped", message=message)
     if ending.besides:
         case = _case(top, "iogauge", "session", "session")
-        ElementTree.SubElement(
-            case, "failure" if ending.status else "skipped", message=str(ending)
-        )
+        kind = "failure" if ending.status else "skipped"
+        ElementTree.SubElement(case, kind, message=str(ending))
     for suite in top:
         suite.set("tests", str(len(suite)))
         for key, kind in (
@@ -145,8 +139,10 @@ def _case(
     top: ElementTree.Element, place: str, check: str, name: str
 ) -> ElementTree.Element:
     """Add a test case to the suite of a partition, which is made for the first one."""
-    suite = next((one for one in top if one.get("name") == place), None)
-    if suite is None:
+    for suite in top:
+        if suite.get("name") == place:
+            break
+    else:
         suite = ElementTree.SubElement(top, "testsuite", name=place)
     return ElementTree.SubElement(
         suite, "testcase", classname=f"{place}.{visible(check)}", name=visible(name)
@@ -157,7 +153,7 @@ def _table(record: Record) -> str:
     """Return a line for the session, and a line for each metric."""
     lines = [f"session {record.session}, {record.time}: {record.verdict.value}"]
     lines += [
-        f"{m.name}: {with_unit(m.median, m.unit)}: {m.verdict.value}: {m.reason}"
-        for m in record.metrics
+        f"{metric.name}: {with_unit(metric.median, metric.unit)}: {metric.verdict.value}: {metric.reason}"
+        for metric in record.metrics
     ]
     return "\n".join(visible(line) for line in lines)

@@ -52,9 +52,11 @@ _UNEXPLAINED: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """Records that were chosen, the newest first, each with the names of its chosen metrics; and how many match."""
+    """Records that were chosen."""
 
+    #: The newest first, each with the names of its chosen metrics.
     records: list[tuple[Record, set[str | None]]]
+    #: How many records match.
     matching: int
 
 
@@ -91,23 +93,32 @@ def _rows(record: Record, chosen: Collection[str | None]) -> Iterator[Row]:
     """Yield a row for each chosen metric, with the bandwidth that repeats it: both are one fact, and one row."""
 
     def why(decided: Record | MetricRecord) -> tuple[str, ...]:
-        return () if decided.verdict is Verdict.PASS else (decided.reason,)
+        if decided.verdict is Verdict.PASS:
+            return ()
+        return (decided.reason,)
 
     if not record.metrics:
         yield Row(record, record.verdict, why(record))
     found = {metric.name: metric for metric in record.metrics if metric.name in chosen}
-    repeated = {name: outcome.repeated(record, one) for name, one in found.items()}
+    repeated = {
+        name: outcome.repeated(record, metric) for name, metric in found.items()
+    }
     for name, metric in found.items():
         if repeated[name] not in found.values():
-            fact = [
-                metric,
-                *(found[other] for other, of in repeated.items() if of is metric),
-            ]
-            values = ", ".join(with_unit(one.median, one.unit) for one in fact)
+            names = [metric.name]
+            values = [with_unit(metric.median, metric.unit)]
+            for other in found.values():
+                if repeated[other.name] is metric:
+                    names.append(other.name)
+                    values.append(with_unit(other.median, other.unit))
             spread = "" if metric.spread is None else f" ±{metric.spread:.1%}"
-            names = ", ".join(one.name for one in fact)
             yield Row(
-                record, metric.verdict, why(metric), names, values + spread, of=metric
+                record,
+                metric.verdict,
+                why(metric),
+                ", ".join(names),
+                ", ".join(values) + spread,
+                of=metric,
             )
 
 

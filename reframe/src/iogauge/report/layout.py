@@ -32,21 +32,25 @@ WHOLE: Final = "\ue000"
 
 def keep_commands(text: str, width: int) -> str:
     """Put :data:`WHOLE` in the place of the blanks within commands that fit so many characters."""
-    return _COMMAND.sub(
-        lambda m: m[0].replace(" ", WHOLE) if len(m[0]) <= width else m[0], text
-    )
+
+    def kept(command: re.Match[str]) -> str:
+        if len(command[0]) > width:
+            return command[0]
+        return command[0].replace(" ", WHOLE)
+
+    return _COMMAND.sub(kept, text)
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """The heading of a column; ``right`` aligns its cells to the right, ``whole`` never folds them.
-
-    ``marks`` is the style of single characters.
-    """
+    """A column of a table."""
 
     heading: str
+    #: Its cells are aligned to the right.
     right: bool = False
+    #: Its cells are never folded.
     whole: bool = False
+    #: Style of single characters.
     marks: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -54,7 +58,9 @@ def columns(
     *headings: str, right: Collection[str] = (), whole: Collection[str] = ()
 ) -> tuple[Column, ...]:
     """Return columns; ``right`` and ``whole`` are the headings of those that are so."""
-    return tuple(Column(one, one in right, one in whole) for one in headings)
+    return tuple(
+        Column(heading, heading in right, heading in whole) for heading in headings
+    )
 
 
 class _Look(NamedTuple):
@@ -88,14 +94,14 @@ STYLES: Final = {
 class Table:
     """Blocks of rows with common columns, numbered notes below them, and lines below those.
 
-    All text may come from outside. ``blocks`` are rows by the line above them, with the headings; rows below an empty
-    line stand alone. A row with an empty first cell continues the row above it. With ``wide`` a row is one line of
-    any length: print it with ``soft_wrap``.
+    All text may come from outside. A row with an empty first cell continues the row above it.
     """
 
     columns: Sequence[Column]
+    #: Rows by the line above them, with the headings; rows below an empty line stand alone.
     blocks: Mapping[str, Sequence[Sequence[str]]]
     notes: Sequence[str] = ()
+    #: A row is one line of any length: print it with ``soft_wrap``.
     wide: bool = False
     below: Sequence[str] = ()
 
@@ -109,51 +115,49 @@ class Table:
             if heading:
                 yield from _folded(console, heading, width, style="bold")
                 headings = [column.heading for column in self.columns]
-                named = ["", *headings[1:]] if shape.apart else headings
-                yield from shape.lines(console, named, dict.fromkeys(headings, "dim"))
+                styles = dict.fromkeys(headings, "dim")
+                if shape.apart:
+                    headings[0] = ""
+                yield from shape.lines(console, headings, styles)
             for row in rows:
                 yield from shape.lines(console, row, STYLES)
         for number, note in enumerate(self.notes, 1):
             mark = f"[{number}] "
             lines = _folded(console, note, width - len(mark))
-            for nth, line in enumerate(lines):
-                yield Text(mark if nth == 0 else " " * len(mark)).append_text(line)
+            for line in lines:
+                yield Text(mark).append_text(line)
+                mark = " " * len(mark)
         for text in self.below:
             yield from _folded(console, text, width)
 
 
 @dataclass(frozen=True, slots=True)
 class _Shape:
-    """Widths of the columns; ``apart`` puts the first cell of a row on a line of its own."""
+    """Widths of the columns, in characters."""
 
     columns: Sequence[Column]
     widths: Sequence[int]
+    #: The first cell of a row gets a line of its own.
     apart: bool
+    #: Characters in a line, at most.
     width: int
 
     @staticmethod
     def fitting(table: Table, width: int) -> _Shape:
         """Return the shape of a table in so many characters."""
-        rows = [row for block in table.blocks.values() for row in block]
-        widths = [
-            max(
-                cell_len(visible(cell))
-                for cell in (column.heading, *(row[n] for row in rows))
-            )
-            for n, column in enumerate(table.columns)
-        ]
+        widths = [cell_len(visible(column.heading)) for column in table.columns]
+        words = [0] * len(widths)
+        for block in table.blocks.values():
+            for row in block:
+                for n in range(len(widths)):
+                    text = visible(row[n])
+                    widths[n] = max(widths[n], cell_len(text))
+                    words[n] = max([words[n], *map(cell_len, text.split())])
         if _total(widths) <= width:
             return _Shape(table.columns, widths, False, width)
         # The first column becomes the indentation.
         widths[0] = 0
         soft = [n for n, column in enumerate(table.columns) if not column.whole]
-        words = [
-            max(
-                (cell_len(word) for row in rows for word in visible(row[n]).split()),
-                default=0,
-            )
-            for n in range(len(table.columns))
-        ]
         # Words, such as a session's name, are cut only if nothing else helps.
         for least in (words, [0] * len(words)):
             while _total(widths) > width:
@@ -188,10 +192,9 @@ class _Shape:
                 self.columns, self.widths, folded, strict=True
             ):
                 text = texts[nth] if nth < len(texts) else Text()
-                room = " " * (width - text.cell_len)
-                line.append_text(
-                    Text(room) + text if column.right else text + Text(room)
-                )
+                room = Text(" " * (width - text.cell_len))
+                cell = room + text if column.right else text + room
+                line.append_text(cell)
                 line.append(" " * _GAP)
             line.rstrip()
             yield line

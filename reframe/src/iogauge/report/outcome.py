@@ -37,20 +37,23 @@ def repeated(record: Record, metric: MetricRecord) -> MetricRecord | None:
 
     Samples that are proportional have the same spread.
     """
-    alike = (
-        other
-        for other in record.metrics
-        if metric.verdict is other.verdict
-        and other.name == operations_of(metric.name)
-        and same_spread(other.spread, metric.spread)
-    )
-    return next(alike, None)
+    for other in record.metrics:
+        if (
+            metric.verdict is other.verdict
+            and other.name == operations_of(metric.name)
+            and same_spread(other.spread, metric.spread)
+        ):
+            return other
+    return None
 
 
 def same_fault(record: Record, metric: MetricRecord) -> MetricRecord:
     """Return the operations per second that fail as the bandwidth that repeats them, or the metric itself."""
-    other = repeated(record, metric) if metric.verdict is Verdict.FAIL else None
-    return other if other and other.is_trouble(gate=False) else metric
+    if metric.verdict is Verdict.FAIL:
+        other = repeated(record, metric)
+        if other and other.is_trouble(gate=False):
+            return other
+    return metric
 
 
 #: How the source of a reference begins for which the ceiling stands in (plan.cost).
@@ -59,7 +62,7 @@ _CEILINGS_SHARE: Final = re.compile(r"(\d+%) of the ceiling ")
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One line of the table: what a record says of a metric; ``of`` is None if it has no value."""
+    """One line of the table: what a record says of a metric."""
 
     record: Record
     verdict: Verdict
@@ -69,6 +72,7 @@ class Row:
     measured: str = "-"
     reference: str = "-"
     ceiling: str = "-"
+    #: None if it has no value.
     of: MetricRecord | None = None
     #: What guards noticed that changes no verdict.
     remarks: tuple[str, ...] = ()
@@ -85,7 +89,9 @@ def plain(text: str) -> str:
 
 
 def _with_remedy(text: str, remedy: object) -> str:
-    return f"{text}. {remedy}" if remedy else text
+    if not remedy:
+        return text
+    return f"{text}. {remedy}"
 
 
 def _reasons(record: Record, metric: MetricRecord) -> tuple[str, ...]:
@@ -125,8 +131,10 @@ def folded(lines: Iterable[Row]) -> list[Row]:
     """
 
     def same(row: Row) -> tuple[object, ...]:
-        one = row.record
-        run = (one.session, *one.place) if "%.repeat_no=" in one.case else id(one)
+        record = row.record
+        run: object = id(record)
+        if "%.repeat_no=" in record.case:
+            run = (record.session, *record.place)
         return (run, row.scenario, row.metric, row.verdict)
 
     return [_folded(found) for found in grouped(lines, same).values()]
@@ -136,13 +144,23 @@ def _folded(found: Sequence[Row]) -> Row:
     row = found[0]
     if len(found) == 1:
         return row
-    values = [one.of.median for one in found if one.of]
+    values: list[float] = []
+    reasons: list[str] = []
+    remarks: list[str] = []
+    for run in found:
+        if run.of:
+            values.append(run.of.median)
+        reasons += run.reasons
+        remarks += run.remarks
     text = f"{len(found)} runs"
     if row.of and values:
         text = of_runs(values, row.of.unit)
-    reasons = dict.fromkeys(reason for one in found for reason in one.reasons)
-    remarks = dict.fromkeys(remark for one in found for remark in one.remarks)
-    return replace(row, measured=text, reasons=tuple(reasons), remarks=tuple(remarks))
+    return replace(
+        row,
+        measured=text,
+        reasons=tuple(dict.fromkeys(reasons)),
+        remarks=tuple(dict.fromkeys(remarks)),
+    )
 
 
 def rows(records: Iterable[Record]) -> list[Row]:
@@ -152,6 +170,7 @@ def rows(records: Iterable[Record]) -> list[Row]:
         if not record.metrics:
             lines.append(Row(record, record.verdict, (visible(record.reason),)))
         for metric in record.metrics:
+            ceiling = format_value(metric.ceiling) if metric.ceiling else "unknown"
             lines.append(
                 Row(
                     record,
@@ -160,9 +179,7 @@ def rows(records: Iterable[Record]) -> list[Row]:
                     metric=metric.name,
                     measured=measured(metric),
                     reference=_bound(metric),
-                    ceiling=format_value(metric.ceiling)
-                    if metric.ceiling
-                    else "unknown",
+                    ceiling=ceiling,
                     of=metric,
                     remarks=tuple(map(visible, _remarks(record, metric))),
                 )
@@ -173,8 +190,10 @@ def rows(records: Iterable[Record]) -> list[Row]:
 
 def measured(metric: MetricRecord) -> str:
     """Return the median with its unit and its spread."""
-    spread = "" if metric.spread is None else f" ±{metric.spread:.1%}"
-    return f"{with_unit(metric.median, metric.unit)}{spread}"
+    text = with_unit(metric.median, metric.unit)
+    if metric.spread is not None:
+        text += f" ±{metric.spread:.1%}"
+    return text
 
 
 def _bound(metric: MetricRecord) -> str:
@@ -182,30 +201,41 @@ def _bound(metric: MetricRecord) -> str:
     reference = metric.reference
     if not reference:
         return "none"
-    if share := _CEILINGS_SHARE.match(str(reference.source)):
-        return f"{format_value(reference.value)} ({share[1]})"
+    value = format_value(reference.value)
+    share = _CEILINGS_SHARE.match(str(reference.source))
+    if share:
+        return f"{value} ({share[1]})"
     allowed = reference.lower if metric.better == "more" else reference.upper
-    return format_value(reference.value) + (f" {allowed:+.0%}" if allowed else "")
+    if allowed:
+        value += f" {allowed:+.0%}"
+    return value
 
 
 def judged_by_ceiling(records: Iterable[Record]) -> bool:
     """Return whether the ceiling stands in for the reference of a metric."""
-    references = (metric.reference for record in records for metric in record.metrics)
-    return any(_CEILINGS_SHARE.match(str(r.source)) for r in references if r)
+    for record in records:
+        for metric in record.metrics:
+            reference = metric.reference
+            if reference and _CEILINGS_SHARE.match(str(reference.source)):
+                return True
+    return False
 
 
 def _not_computed(record: Record) -> list[Row]:
     """Return rows for the metrics that a derived case could not compute, if it computed others."""
     computed = {metric.name for metric in record.metrics}
-    lines = []
-    for finding in record.findings if computed else ():
+    lines: list[Row] = []
+    if not computed:
+        return lines
+    for finding in record.findings:
         if (
             finding.guard == POINTS
             and finding.metric
             and finding.metric not in computed
         ):
-            invalid = finding.objects(Verdict.INVALID)
-            verdict = Verdict.INVALID if invalid else Verdict.UNREFERENCED
+            verdict = Verdict.UNREFERENCED
+            if finding.objects(Verdict.INVALID):
+                verdict = Verdict.INVALID
             lines.append(Row(record, verdict, (visible(finding.saw),), finding.metric))
     return lines
 
@@ -254,31 +284,34 @@ def table(
 
     With ``wide`` the reasons stand in the rows. In a ``history`` each row has its time, and none a bound; it is by place.
     """
-    shown_reasons = [to_act_on(line) for line in lines]
-    notes = notes_of([*damaged, *(r for reasons in shown_reasons for r in reasons)])
-    numbers = {
-        note: number for number, note in enumerate(dict.fromkeys(notes.values()), 1)
-    }
+    shown_reasons = list(damaged)
+    for line in lines:
+        shown_reasons += to_act_on(line)
+    notes = notes_of(shown_reasons)
+    numbered = enumerate(dict.fromkeys(notes.values()), 1)
+    numbers = {note: number for number, note in numbered}
     bounds = _bounds(lines) if not history else ()
 
     def cells(line: Row, last: Row | None) -> tuple[str, ...]:
         known = [str(numbers[notes[reason]]) for reason in to_act_on(line)]
-        why = f"[{','.join(dict.fromkeys(known))}]" if known else ""
+        why = ""
         if wide:
             why = "; ".join((*line.reasons, *line.remarks))
+        elif known:
+            why = f"[{','.join(dict.fromkeys(known))}]"
         name = _name(line, history)
-        repeated = last is not None and _name(last, history) == name and not wide
+        if last is not None and _name(last, history) == name and not wide:
+            name = ""
         figures = [getattr(line, bound) for bound in bounds]
-        first = "" if repeated else name
-        return (first, line.metric, line.measured, *figures, line.verdict.value, why)
+        return (name, line.metric, line.measured, *figures, line.verdict.value, why)
 
     blocks = {}
     for where, mine in grouped(lines, lambda line: _place(line, history)).items():
         blocks[where] = list(map(cells, mine, [None, *mine]))
-    headings = ("scenario", "metric", "median ±spread", *bounds, "verdict")
     why = "reason" if wide else "why"
-    whole = (*headings[1:], why) if history else ("metric", "verdict")
-    shown = columns(*headings, why, right=bounds, whole=whole)
+    headings = ("scenario", "metric", "median ±spread", *bounds, "verdict", why)
+    whole = headings[1:] if history else ("metric", "verdict")
+    shown = columns(*headings, right=bounds, whole=whole)
     if wide:
         return Table(shown, blocks, tuple(damaged), wide)
     below = () if history else remarks_of(lines)
@@ -302,11 +335,15 @@ def _bounds(lines: Iterable[Row]) -> tuple[str, ...]:
 
 
 def _name(line: Row, history: bool) -> str:
-    return f"{line.record.minute}  {line.scenario}" if history else line.scenario
+    if not history:
+        return line.scenario
+    return f"{line.record.minute}  {line.scenario}"
 
 
 def _place(line: Row, history: bool) -> str:
-    return line.record.where if history else f"target {line.record.target_path}"
+    if history:
+        return line.record.where
+    return f"target {line.record.target_path}"
 
 
 #: Keys of a metric that :func:`to_json` shows as they are recorded.
@@ -317,7 +354,9 @@ def to_json(records: Iterable[Record], ending: Ending) -> str:
     """Return the ending of a session and each metric, with its reasons, as JSON."""
     metrics = []
     for row in rows(records):
-        record, figures = row.record, row.of.to_json() if row.of else {}
+        record = row.record
+        figures = row.of.to_json() if row.of else {}
+        metric = None if row.metric == "-" else row.metric
         metrics.append(
             {
                 "case": record.short_name,
@@ -325,7 +364,7 @@ def to_json(records: Iterable[Record], ending: Ending) -> str:
                 "partition": record.partition,
                 "environment": record.environment,
                 "target": record.target_path,
-                "metric": None if row.metric == "-" else row.metric,
+                "metric": metric,
                 **{key: figures.get(key) for key in _FIGURES},
                 "verdict": row.verdict.value,
                 "reasons": [*row.reasons, *row.remarks],

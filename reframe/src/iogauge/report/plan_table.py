@@ -24,10 +24,9 @@ MOST_ROWS: Final = 40
 
 def _cells(cases: Sequence[PlannedCase]) -> tuple[str, ...]:
     """Return the largest space and number of files; the sums of writes, reads and node-minutes."""
+    held = max(case.order.held_bytes + case.order.fill_bytes for case in cases)
     return (
-        format_bytes(
-            max(case.order.held_bytes + case.order.fill_bytes for case in cases)
-        ),
+        format_bytes(held),
         str(max(case.order.files for case in cases)),
         _moved("write", sum(case.written_bytes for case in cases), cases),
         _moved("read", sum(case.read_bytes for case in cases), cases),
@@ -38,25 +37,26 @@ def _cells(cases: Sequence[PlannedCase]) -> tuple[str, ...]:
 def _moved(direction: str, known: float, cases: Sequence[PlannedCase]) -> str:
     """Return the bytes that are known before; of phases of a set time nobody knows them."""
     timed = any(direction in case.timed for case in cases)
-    return "by time" if timed and not known else format_bytes(known)
+    if timed and not known:
+        return "by time"
+    return format_bytes(known)
 
 
 def table(cases: Sequence[PlannedCase], wide: bool = False) -> Table:
     """Return a table of the footprints and their sum, by partition and target."""
     figures = ("holds", "files", "writes", "reads", "node-minutes")
     blocks: dict[str, list[tuple[str, ...]]] = {}
-    for (partition, target), here in grouped(
-        cases, lambda case: (case.partition, case.order.target)
-    ).items():
+    by_target = grouped(cases, lambda case: (case.partition, case.order.target))
+    for (partition, target), here in by_target.items():
         here.sort(key=lambda case: in_order(name_of(case)))
+        rows = []
         if len(cases) > MOST_ROWS:
             checks = grouped(here, lambda case: case.check)
-            rows = [
-                (f"{check}: {len(mine)} case(s)", *_cells(mine))
-                for check, mine in checks.items()
-            ]
+            for check, mine in checks.items():
+                rows.append((f"{check}: {len(mine)} case(s)", *_cells(mine)))
         else:
-            rows = [(name_of(case), *_cells([case])) for case in here]
+            for case in here:
+                rows.append((name_of(case), *_cells([case])))
         blocks[f"{partition}, target {target}"] = rows
     blocks[""] = [(f"{len(cases)} case(s), one at a time", *_cells(cases))]
     return Table(columns("case", *figures, right=figures), blocks, wide=wide)
@@ -82,24 +82,27 @@ _GUESS: Final = (
 
 def remarks(cases: Sequence[PlannedCase]) -> list[str]:
     """Say how long the cases will take, on what this estimate rests, and what the columns mean."""
-    rests = Counter(source for case in cases for source in case.rests_on)
-    sources = ", ".join(
-        f"{source} ({count} case(s))" for source, count in rests.most_common()
-    )
+    rests: Counter[str] = Counter()
+    for case in cases:
+        rests.update(case.rests_on)
+    rested = "all phases have a fixed duration"
+    if rests:
+        sources = [
+            f"{source} ({count} case(s))" for source, count in rests.most_common()
+        ]
+        rested = f"bandwidths used: {', '.join(sources)}"
     seconds = sum(case.seconds for case in cases)
-    guessed = sum(
-        any(one.startswith("assumed: ") for one in case.rests_on) for case in cases
-    )
-    return [
-        f"expected: {duration(seconds)} one after the other, without waiting for nodes; "
-        + (
-            f"bandwidths used: {sources}"
-            if sources
-            else "all phases have a fixed duration"
-        ),
-        *([_GUESS.format(cases=guessed, speed=ASSUMED_SPEED)] if guessed else []),
-        "'holds' and 'files': the most that is on the target at one time",
+    lines = [
+        f"expected: {duration(seconds)} one after the other, without waiting for nodes; {rested}"
     ]
+    guessed = sum(map(_is_guessed, cases))
+    if guessed:
+        lines.append(_GUESS.format(cases=guessed, speed=ASSUMED_SPEED))
+    return [*lines, "'holds' and 'files': the most that is on the target at one time"]
+
+
+def _is_guessed(case: PlannedCase) -> bool:
+    return any(source.startswith("assumed: ") for source in case.rests_on)
 
 
 def doubts(cases: Iterable[PlannedCase]) -> list[str]:
@@ -112,11 +115,11 @@ def refused(cases: Iterable[PlannedCase]) -> list[str]:
     return _by_text((case, text) for case in cases for text in case.refused)
 
 
-def _by_text(said: Iterable[tuple[PlannedCase, str]]) -> list[str]:
-    return [
-        f"{some([name_of(case) for case, _ in mine], 1)}: {text}"
-        for text, mine in grouped(said, lambda one: one[1]).items()
-    ]
+def _by_text(remarks: Iterable[tuple[PlannedCase, str]]) -> list[str]:
+    names: dict[str, list[str]] = {}
+    for case, text in remarks:
+        names.setdefault(text, []).append(name_of(case))
+    return [f"{some(mine, 1)}: {text}" for text, mine in names.items()]
 
 
 def timed(cases: Iterable[PlannedCase]) -> list[str]:
@@ -135,7 +138,9 @@ _SEVERITY: Final = {Outcome.OK: 0, Outcome.WARN: 1}
 def _badness(found: tuple[PlannedCase, Finding]) -> tuple[int, int]:
     """Return how bad a finding is, and how large its case."""
     case, finding = found
-    size = case.order.files if finding.guard == "G14" else case.order.held_bytes
+    size = case.order.held_bytes
+    if finding.guard == "G14":
+        size = case.order.files
     return _SEVERITY.get(finding.outcome, 2), size
 
 

@@ -42,7 +42,9 @@ def loss_of(metric: MetricRecord) -> float:
     if metric.reference is None:
         return 0.0
     share = metric.median / metric.reference.value - 1
-    return max(0.0, -share if metric.better == "more" else share)
+    if metric.better == "more":
+        share = -share
+    return max(0.0, share)
 
 
 def load_of(record: Record) -> float | None:

@@ -35,9 +35,8 @@ def unable(reframe_report: Path) -> list[str]:
     names: dict[str, list[str]] = {}
     with _read(reframe_report) as cases:
         for case in cases:
-            if reason := untrusted.build(
-                str | None, case.get("fail_reason"), "fail_reason"
-            ):
+            reason = untrusted.build(str | None, case.get("fail_reason"), "fail_reason")
+            if reason:
                 reason = re.sub("^(sanity error: )?(ERROR: )?", "", reason)
                 names.setdefault(reason, []).append(short_name(case["display_name"]))
     return [
@@ -71,10 +70,8 @@ def _undecided(
 ) -> Iterator[Record]:
     decided = Counter((r.case, r.partition, r.environment) for r in records)
     for case in cases:
-        name, partition, environment = key = untrusted.build(
-            tuple[str, str, str],
-            (case["display_name"], case["partition"], case["environ"]),
-        )
+        key = (case["display_name"], case["partition"], case["environ"])
+        name, partition, environment = untrusted.build(tuple[str, str, str], key)
         if decided[key] > 0:
             decided[key] -= 1
             continue

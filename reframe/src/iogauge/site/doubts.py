@@ -34,11 +34,12 @@ def generous(name: str, limit: float) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Doubt:
-    """What makes a reference prove little; nothing if ``refused``."""
+    """What makes a reference prove little."""
 
     saw: str
     demands: str
     remedy: str
+    #: The reference proves nothing.
     refused: bool = False
 
     def __str__(self) -> str:
@@ -51,11 +52,17 @@ def slack(lower: float | None, upper: float | None, unit: str) -> float:
     A rate is worse if it is less, a time if it is more. A ratio may be either, so that its narrower
     side counts. Infinite if the side has no bound.
     """
-    below = math.inf if lower is None or lower <= -1 else 1 / (1 + lower)
-    above = math.inf if upper is None else 1 + upper
+    less = more = math.inf
+    if lower is not None and lower > -1:
+        less = 1 / (1 + lower)
+    if upper is not None:
+        more = 1 + upper
     kind = dimension(unit)
-    worse = above if kind == "time" else below if kind != "ratio" else min(below, above)
-    return worse
+    if kind == "time":
+        return more
+    if kind == "ratio":
+        return min(less, more)
+    return less
 
 
 def of_reference(key: str, part: int) -> str:
@@ -68,14 +75,16 @@ def loose(key: str, leaf: list[Any], most: float = MOST_SLACK) -> Iterator[Mista
 
     A missing bound is not reported: only the metric tells which bound it needs.
     """
-    _, lower, upper, unit = leaf
+    lower, upper, unit = leaf[1:]
     side = {"time": 2, "ratio": 0}.get(dimension(unit), 1)
     if slack(lower, upper, unit) >= most and leaf[side] is not None:
-        part, found = (of_reference(key, side), leaf[side]) if side else (key, leaf)
+        found: Any = leaf
+        if side:
+            key, found = of_reference(key, side), leaf[side]
         allowed = (
             f"a bound that a number {most:.4g} times worse than the value does not meet"
         )
-        yield Mistake(part, show(found), allowed)
+        yield Mistake(key, show(found), allowed)
 
 
 def doubt_of_bounds(reference: Reference) -> Doubt | None:

@@ -91,7 +91,9 @@ class Target(SiteModel):
     @property
     def striped_by(self) -> StripedBy:
         """Return the software that lays files out: as declared, else by type."""
-        return self.striping or ("lustre" if self.type == "lustre" else "none")
+        if self.striping:
+            return self.striping
+        return "lustre" if self.type == "lustre" else "none"
 
     @property
     def of_job(self) -> bool:
@@ -101,7 +103,9 @@ class Target(SiteModel):
     @property
     def lock_place(self) -> str | None:
         """Return the directory with the lock, or None if the space is made for one job."""
-        return self.lock or (None if self.of_job else self.path)
+        if self.of_job:
+            return self.lock or None
+        return self.lock or self.path
 
     @property
     def places(self) -> tuple[str, ...]:

@@ -36,21 +36,22 @@ def site_dirs() -> tuple[Path, ...]:
 
     A folder that cannot hold sites ends the process: its sites would be missed in silence.
     """
-    named = [Path(one) for one in os.environ.get(VARIABLE, "").split(os.pathsep) if one]
-    for one in named:
+    paths = os.environ.get(VARIABLE, "").split(os.pathsep)
+    named = [Path(path) for path in paths if path]
+    for folder in named:
         why = ""
-        if not one.is_absolute():
+        if not folder.is_absolute():
             why = "is not an absolute path"
-        elif not one.is_dir():
+        elif not folder.is_dir():
             why = "is not a directory (make it: mkdir -p)"
-        elif os.path.lexists(one / SETTINGS):
-            why = f"is a site itself; name the folder above it, {one.parent}"
+        elif os.path.lexists(folder / SETTINGS):
+            why = f"is a site itself; name the folder above it, {folder.parent}"
         if why:
             raise SystemExit(
-                f"iogauge: {VARIABLE} or --sites: {str(one)!r} {why}; expected folders that hold the folders of "
+                f"iogauge: {VARIABLE} or --sites: {str(folder)!r} {why}; expected folders that hold the folders of "
                 f"sites, absolute, separated by {os.pathsep!r}"
             )
-    return tuple(dict.fromkeys(one.resolve() for one in (*named, configuration_dir())))
+    return tuple(dict.fromkeys(map(Path.resolve, (*named, configuration_dir()))))
 
 
 def site_dir(name: str) -> Path:
@@ -65,19 +66,22 @@ def site_folders(*directories: Path) -> list[Path]:
     That is the order of the directories, and by name in each; :data:`LOCAL` comes last.
     """
     # A broken link counts too: its site has a mistake, and does not vanish.
-    sites = [
-        (entry.name == LOCAL, number, entry.name, entry)
-        for number, folder in enumerate(directories)
-        for entry in (folder.iterdir() if folder.is_dir() else ())
-        if entry.name != COMMON and os.path.lexists(entry / SETTINGS)
-    ]
-    return [entry for *_, entry in sorted(sites)]
+    sites = []
+    for directory in directories:
+        if directory.is_dir():
+            for folder in sorted(directory.iterdir()):
+                if folder.name != COMMON and os.path.lexists(folder / SETTINGS):
+                    sites.append(folder)
+    return sorted(sites, key=lambda folder: folder.name == LOCAL)
 
 
 def namesakes(folder: Path) -> list[Mistake]:
     """Return a mistake if the search path has several sites of this one's name."""
-    places = [one / folder.name for one in site_dirs()]
-    found = [str(place) for place in places if os.path.lexists(place / SETTINGS)]
+    found = []
+    for directory in site_dirs():
+        place = directory / folder.name
+        if os.path.lexists(place / SETTINGS):
+            found.append(str(place))
     if len(found) < 2:
         return []
     saw = f"{len(found)} sites named {folder.name}: {', '.join(found)}"
@@ -90,9 +94,9 @@ def namesakes(folder: Path) -> list[Mistake]:
 def _claims(folder: Path, host: str) -> bool:
     try:
         data = load(folder / SETTINGS)
-        patterns = [
-            p for system in data["systems"] for p in system.get("hostnames", [])
-        ]
+        patterns: list[str] = []
+        for system in data["systems"]:
+            patterns += system.get("hostnames", [])
         return any(re.match(pattern, host) for pattern in patterns)
     except (YamlError, KeyError, TypeError, AttributeError, re.error):
         return False  # `iogauge check` tells of it
@@ -112,5 +116,7 @@ def spack_environments(folder: Path, name: str) -> Path:
 
     It lies beside the folder that holds the site's, else in the project.
     """
-    beside = folder.resolve().parent.parent / "environments"
-    return beside if (beside / name).is_dir() else project_root() / "environments"
+    own = folder.resolve().parent.parent / "environments"
+    if (own / name).is_dir():
+        return own
+    return project_root() / "environments"

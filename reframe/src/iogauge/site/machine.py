@@ -57,7 +57,9 @@ def wrf_header() -> str | None:
     """Return the path of the header that lies beside WRF-IO on PATH, where the recipe of this suite puts it; None without."""
     program = Path(shutil.which("wrf_io") or "/nonexistent")
     header = program.parent.parent / "share" / "wrf-io" / "wrf_header.txt"
-    return str(header) if header.exists() else None
+    if not header.exists():
+        return None
+    return str(header)
 
 
 def target_path() -> str:
@@ -71,7 +73,7 @@ def target_path() -> str:
 @dataclass(frozen=True, slots=True)
 class _PathFacts:
     mount: Mount
-    below: Below
+    underlying: Below
     space: Space
 
 
@@ -90,25 +92,28 @@ def complete(partition: dict[str, Any], environments: list[dict[str, Any]]) -> N
     declared = {key: extras.get(key, {}) for key in ("target", "scale", "limits")}
     path = declared["target"].get("path") or target_path()
     looked = processes.call_in_time(path, lambda: _look(path))
-    room, known = looked.space, traits(looked.mount.type).over(looked.below)
-    caches = {"cache": known.cache, "honours_o_direct": known.honours_o_direct}
-    target = {
+    room, known = looked.space, traits(looked.mount.type).over(looked.underlying)
+    target: dict[str, Any] = {
         "path": path,
         "type": looked.mount.type,
         "source": looked.mount.source,
-        **(caches if known.why else {}),
-        **({"compresses": True} if looked.below.compresses else {}),
-    } | declared["target"]
+    }
+    if known.why:
+        target["cache"] = known.cache
+        target["honours_o_direct"] = known.honours_o_direct
+    if looked.underlying.compresses:
+        target["compresses"] = True
+    target |= declared["target"]
     cores = usable_cores()
     scale = {"tasks_per_node": min(cores, 8)} | declared["scale"]
     files = QUICK_FILES_LOCAL if target["type"] in LOCAL_TYPES else QUICK_FILES
+    if room.inodes_total:
+        files = min(files, room.inodes_free // 20)
     share = (room.bytes_free // 20) >> 20 << 20
     limits = {
         "case_bytes": os.environ.get("IOGAUGE_CASE_BYTES")
         or f"{min(QUICK_BYTES, share)} B",
-        "case_files": min(files, room.inodes_free // 20)
-        if room.inodes_total
-        else files,
+        "case_files": files,
         # A case takes a twentieth at most, unless the user requests more (IOGAUGE_CASE_BYTES).
         "max_of_free": "50 %",
         "phase_seconds": "2 s",
@@ -128,16 +133,13 @@ def complete(partition: dict[str, Any], environments: list[dict[str, Any]]) -> N
         "sweeps", {name: sorted({*values}) for name, values in sweeps.items()}
     )
     here = machine()
-    partition["launcher"] = "mpirun" if "mpirun" in here.programs else "local"
-    given = dict(partition.get("env_vars", []))
-    partition["env_vars"] = [[*one] for one in (mpi_environment() | given).items()]
+    mpirun = here.programs.get("mpirun")
+    partition["launcher"] = "mpirun" if mpirun else "local"
+    variables = mpi_environment() | dict(partition.get("env_vars", []))
+    partition["env_vars"] = list(map(list, variables.items()))
     built = here.stack
     library = (built and built.darshan) or darshan_library()
-    mpi = (
-        dialect_of(here.programs["mpirun"].version)
-        if "mpirun" in here.programs
-        else None
-    )
+    mpi = dialect_of(mpirun.version) if mpirun else None
     header = wrf_header()
     found = (("mpi", mpi), (words.DARSHAN, library), (words.WRF_IO, header))
     detected = {name: value for name, value in found if value}

@@ -95,9 +95,8 @@ def _text(pattern: str, allowed: str) -> dict[str, str]:
 def _schema(site: str) -> dict[str, Any]:
     """Return ReFrame's schema with what this suite demands beyond it: ``allowed`` says that in words, ``kind`` what a name is of."""
     schema = copy.deepcopy(reframe_schema())
-    systems, environments = (
-        schema["properties"][one] for one in ("systems", "environments")
-    )
+    systems = schema["properties"]["systems"]
+    environments = schema["properties"]["environments"]
     environments["allowed"] = (
         "a list of environments, whose features say which tools there are"
     )
@@ -107,14 +106,14 @@ def _schema(site: str) -> dict[str, Any]:
         "format": "regex",
         "allowed": "a regular expression",
     }
-    for one, features in (
+    for holder, features in (
         (partition, words.PARTITION),
         (environment, words.ENVIRONMENT),
     ):
-        one["properties"]["name"] = _text(
+        holder["properties"]["name"] = _text(
             NAME.pattern, "letters, digits, _ and -, a letter in front"
         )
-        one["properties"]["features"]["items"] = {
+        holder["properties"]["features"]["items"] = {
             "enum": sorted(features),
             "kind": "feature",
         }
@@ -148,35 +147,39 @@ def _of_schema(site: str, data: dict[str, Any]) -> Iterator[Mistake]:
         while error.context:
             error = min(error.context, key=lambda inner: -len(inner.absolute_path))
         key, rule = _named(data, error.absolute_path), error.schema
-        below = f"{key}." if key else ""
-        if error.validator == "additionalProperties":
-            known = sorted(rule.get("properties", ()))
-            for name in (name for name in error.instance if name not in known):
-                yield _unknown_key(f"{below}{name}", name, known)
-        elif error.validator == "required":
-            missing = error.message.split("'")[1]
-            allowed = rule["properties"].get(missing, {}).get("allowed", "")
-            if missing not in _meant(error.instance, rule["properties"]):
-                yield Mistake(
-                    f"{below}{missing}", _MISSING if allowed else _NO_KEY, allowed
-                )
-        elif kind := rule.get("kind"):
-            yield _unknown(
-                re.sub(r"\.\d+$", "", key), kind, error.instance, rule["enum"]
-            )
-        elif allowed := rule.get("allowed"):
-            why = f": {error.cause}" if error.cause else ""
-            yield Mistake(
-                re.sub(r"\.\d+$", "", key), show(error.instance), f"{allowed}{why}"
-            )
+        if error.validator in ("additionalProperties", "required"):
+            prefix = f"{key}." if key else ""
+            yield from _wrong_keys(prefix, error)
+        elif "kind" in rule:
+            place = re.sub(r"\.\d+$", "", key)
+            yield _unknown(place, rule["kind"], error.instance, rule["enum"])
+        elif "allowed" in rule:
+            place, allowed = re.sub(r"\.\d+$", "", key), rule["allowed"]
+            if error.cause:
+                allowed += f": {error.cause}"
+            yield Mistake(place, show(error.instance), allowed)
         else:
-            allowed = (
-                _WORDS.get(str(error.validator_value))
-                if error.validator == "type"
-                else None
-            )
-            allowed = allowed or f"ReFrame's configuration: {error.message}"
+            allowed = f"ReFrame's configuration: {error.message}"
+            if error.validator == "type":
+                allowed = _WORDS.get(str(error.validator_value), allowed)
             yield Mistake(key, show(error.instance), allowed)
+
+
+def _wrong_keys(prefix: str, error: jsonschema.ValidationError) -> Iterator[Mistake]:
+    """Yield the keys of a mapping that are unknown, or the one that it lacks."""
+    rule: Any = error.schema
+    found: Any = error.instance
+    if error.validator == "additionalProperties":
+        known = sorted(rule.get("properties", ()))
+        for name in found:
+            if name not in known:
+                yield _unknown_key(f"{prefix}{name}", name, known)
+        return
+    missing = error.message.split("'")[1]
+    if missing not in _meant(found, rule["properties"]):
+        allowed = rule["properties"].get(missing, {}).get("allowed", "")
+        what = _MISSING if allowed else _NO_KEY
+        yield Mistake(f"{prefix}{missing}", what, allowed)
 
 
 def _named(data: object, path: Iterable[str | int]) -> str:
@@ -185,11 +188,9 @@ def _named(data: object, path: Iterable[str | int]) -> str:
     for part in path:
         with contextlib.suppress(LookupError, TypeError):
             data = data[part]  # type: ignore[index]
-        name = (
-            data.get("name")
-            if isinstance(part, int) and isinstance(data, dict)
-            else None
-        )
+        name = None
+        if isinstance(part, int) and isinstance(data, dict):
+            name = data.get("name")
         parts.append(str(name or part))
     return ".".join(parts)
 
@@ -240,14 +241,10 @@ def of_pydantic(key: str, error: ValidationError) -> Iterator[Mistake]:
         elif item["type"] == "value_error":  # a sentence of our own
             yield Mistake(where, message.removeprefix("Value error, "))
         else:
-            names = (
-                re.findall(r"'([^']*)'", message)
-                if item["type"] == "literal_error"
-                else ()
-            )
-            yield Mistake(
-                where, f"{found}{did_you_mean(item['input'], names)}", message
-            )
+            if item["type"] == "literal_error":
+                names = re.findall(r"'([^']*)'", message)
+                found += did_you_mean(item["input"], names)
+            yield Mistake(where, found, message)
 
 
 def _keys_beside(location: tuple[int | str, ...]) -> list[str]:
@@ -299,7 +296,9 @@ def _partition_mistakes(
                 yield mistake
     offered = [resource["name"] for resource in partition.get("resources", [])]
     requested = extras.get("resources", [])
-    for name in requested if isinstance(requested, list) else []:
+    if not isinstance(requested, list):
+        requested = []
+    for name in requested:
         if name not in offered:
             allowed = f"a name under {key}.resources ({', '.join(offered) or 'there is none'})"
             yield Mistake(f"{key}.extras.resources", f"resource {name!r}", allowed)
@@ -335,36 +334,41 @@ def find_mistakes(site: str, data: object) -> list[Mistake]:
 def _ignored(system: Mapping[str, Any], environments: Any) -> Iterator[Mistake]:
     """Yield what ReFrame would pass over without a word: modules without a system of them, options of no scheduler."""
     key = f"systems.{system['name']}"
-    partitions = {
-        f"{key}.partitions.{one['name']}": one for one in system["partitions"]
-    }
-    declared = {f"environments.{one['name']}": one for one in environments}
+    partitions = {}
+    for partition in system["partitions"]:
+        partitions[f"{key}.partitions.{partition['name']}"] = partition
+    holders = {key: system, **partitions}
+    for environment in environments:
+        holders[f"environments.{environment['name']}"] = environment
     if system.get("modules_system", NO_MODULES) == NO_MODULES:
-        for where, one in {key: system, **partitions, **declared}.items():
-            if one.get("modules"):
-                systems = reframe_schema()["properties"]["systems"]["items"][
-                    "properties"
-                ]
-                known = [
-                    name
-                    for name in systems["modules_system"]["enum"]
-                    if name != NO_MODULES
-                ]
-                allowed = f"{key}.modules_system, one of {', '.join(known)}: without it no module is loaded"
-                yield Mistake(f"{where}.modules", show(one["modules"]), allowed)
-    for where, one in partitions.items():
+        yield from _without_modules(key, holders)
+    for where, partition in partitions.items():
         for name in ("access", "resources"):
-            if one.get(name) and one["scheduler"] == "local":
+            if partition.get(name) and partition["scheduler"] == "local":
                 allowed = "nothing: scheduler local takes no options. Name the scheduler that does"
-                yield Mistake(f"{where}.{name}", show(one[name]), allowed)
-        asked = one.get("extras", {}).get("resources", [])
-        for resource in (r for r in one.get("resources", []) if r["name"] in asked):
+                yield Mistake(f"{where}.{name}", show(partition[name]), allowed)
+        asked = partition.get("extras", {}).get("resources", [])
+        for resource in partition.get("resources", []):
+            if resource["name"] not in asked:
+                continue
             for option in resource["options"]:
                 if set(re.findall(r"{(\w*)", option)) - {"capacity"}:
                     allowed = "{capacity} alone in braces: an option with another name is left out"
                     yield Mistake(
                         f"{where}.resources.{resource['name']}", show(option), allowed
                     )
+
+
+def _without_modules(key: str, holders: Mapping[str, Any]) -> Iterator[Mistake]:
+    """Yield the modules of a system that names no system of modules."""
+    for where, holder in holders.items():
+        if holder.get("modules"):
+            systems = reframe_schema()["properties"]["systems"]["items"]["properties"]
+            known = [
+                name for name in systems["modules_system"]["enum"] if name != NO_MODULES
+            ]
+            allowed = f"{key}.modules_system, one of {', '.join(known)}: without it no module is loaded"
+            yield Mistake(f"{where}.modules", show(holder["modules"]), allowed)
 
 
 def _named_twice(system: Mapping[str, Any]) -> Iterator[Mistake]:
@@ -442,10 +446,13 @@ def find_unknown_names(data: Any, checks: Sequence[str]) -> Iterator[Mistake]:
         extras = PartitionExtras.of_partition(partition["extras"])
         key = f"systems.{system['name']}.partitions.{partition['name']}.extras"
         named = [(f"{key}.cases", check) for check in extras.cases]
-        if baseline := extras.baseline:
+        baseline = extras.baseline
+        if baseline:
             named += [(f"{key}.baseline.checks", check) for check in baseline.checks]
             others = [
-                one["name"] for one in system["partitions"] if one is not partition
+                other["name"]
+                for other in system["partitions"]
+                if other is not partition
             ]
             if baseline.partition not in others:
                 here = ", ".join(others) or "none: it has one partition"

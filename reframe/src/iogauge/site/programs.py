@@ -40,7 +40,9 @@ BRINGS: Final = {
 def brings(name: str) -> str:
     """Return the command that brings a program: that of the shell if it is installed already."""
     views = project_root().glob(f"environments/*/.spack-env/view/bin/{name}")
-    return "ci/stack && . ./activate" if any(views) else BRINGS[name]
+    if any(views):
+        return "ci/stack && . ./activate"
+    return BRINGS[name]
 
 
 #: The program that gives an environment a feature.
@@ -65,12 +67,14 @@ _BY_MPI: Final = ("io500", "ior", "mdtest")
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """A program on PATH: its path, its version, and the features that it gives an environment."""
+    """A program on PATH."""
 
     name: str
     path: str
     version: str
+    #: Features that it gives an environment.
     features: tuple[str, ...] = ()
+    #: Why it does not serve; empty if it does.
     problem: str = ""
 
 
@@ -123,7 +127,8 @@ class Machine:
             return f"{program.path} {program.problem}. Install a working {name}: {BRINGS[name]}"
         if "mpirun" not in self.programs and name in _BY_MPI:
             return f"{name} needs mpirun, which is not on PATH. It comes with: {BRINGS['mpirun']}"
-        if old := too_old(feature, program.version):
+        old = too_old(feature, program.version)
+        if old:
             return f"{program.path}: {old}"
         return f"{program.path} was built without it. Install a {name} with this feature: {BRINGS[name]}"
 
@@ -150,12 +155,12 @@ def mpi_environment() -> dict[str, str]:
     return variables
 
 
-#: How a program says its version.
-_SAID: Final = {
+#: How a program prints its version.
+_VERSION: Final = {
     words.FIO: r"fio-(\S+)",
     words.IPERF: r"^iperf (\S+)",
 }
-#: A word by which others are known: IO500's help speaks of no version, and its list of options of no MPI.
+#: An option and a pattern by which others are known: IO500's help speaks of no version, and its list of options of no MPI.
 _KNOWN_BY: Final = {
     words.IO500: ("--list", r"\[mdtest-hard\]"),
     words.MDTEST: ("--help", "(?i:mdtest)|-n"),
@@ -166,18 +171,19 @@ def _ask(name: str, path: str) -> Program:
     """Ask a program for its version and its features; all but IOR give the one of their name."""
     try:
         if name == "mpirun":
-            said = _output([path, "--version"]).strip().splitlines()
-            return Program(name, path, said[0] if said else "unknown")
-        if name in _SAID:
+            lines = _output([path, "--version"]).strip().splitlines() or ["unknown"]
+            return Program(name, path, lines[0])
+        if name in _VERSION:
             text = _output([path, "--version"])
-            match = re.search(_SAID[name], text)
+            match = re.search(_VERSION[name], text)
             found = match[1] if match else ""
         else:
             found = version(path) if name != words.IO500 else ""
-            option, word = _KNOWN_BY.get(name, ("--help", ""))
+            option, pattern = _KNOWN_BY.get(name, ("--help", ""))
             text = "" if too_old(name, found) else _output([path, option])
-            match = re.search(word, text)
-        if old := too_old(name, found):
+            match = re.search(pattern, text)
+        old = too_old(name, found)
+        if old:
             return Program(name, path, found, (), old)
         if match is None:
             return _odd(name, path, text)
@@ -198,10 +204,9 @@ def _ask(name: str, path: str) -> Program:
 
 
 def _odd(name: str, path: str, text: str) -> Program:
-    first = text.strip().splitlines()[0] if text.strip() else "nothing"
-    return Program(
-        name, path, "", (), f"does not answer as {name} would: {first[:120]}"
-    )
+    lines = text.strip().splitlines() or ["nothing"]
+    problem = f"does not answer as {name} would: {lines[0][:120]}"
+    return Program(name, path, "", (), problem)
 
 
 def machine(cache: Path | None = None) -> Machine:
@@ -249,4 +254,6 @@ def darshan_library() -> str | None:
         watches = _output([config, "--mpiio-mod"]).strip() == "yes"
     except OSError:
         return None
-    return str(library) if watches and library.exists() else None
+    if not watches or not library.exists():
+        return None
+    return str(library)

@@ -36,24 +36,25 @@ def mark_mistakes(
             yield Mistake(key, show(names), f"a list of {what}")
         elif mark == PUBLISHED:
             places = [str(place) for place in entry if place != "$index"]
-            for name in (name for name in names if name not in places):
-                yield Mistake(key, f"{name!r}", ", ".join(places))
+            for name in names:
+                if name not in places:
+                    yield Mistake(key, f"{name!r}", ", ".join(places))
 
 
 def accepted_mistakes(accepted: object, data: Mapping[Any, Any]) -> Iterator[Mistake]:
     """Yield mistakes in the accepted values: each belongs to a reference, and has its unit."""
     if isinstance(accepted, dict) and accepted:
         checks = {name: entry for name, entry in data.items() if name != "$sources"}
-        yield from _accepted_below(ACCEPTED, accepted, checks)
+        yield from _accepted_under(ACCEPTED, accepted, checks)
     else:
         yield Mistake(ACCEPTED, show(accepted), "a mapping from check to values")
 
 
-def _accepted_below(key: str, value: object, reference: object) -> Iterator[Mistake]:
+def _accepted_under(key: str, value: object, reference: object) -> Iterator[Mistake]:
     if isinstance(value, dict) and value and isinstance(reference, dict):
         for name, inner in value.items():
-            below = None if name == "$index" else reference.get(name)
-            yield from _accepted_below(f"{key}.{name}", inner, below)
+            part = None if name == "$index" else reference.get(name)
+            yield from _accepted_under(f"{key}.{name}", inner, part)
         return
     if not isinstance(reference, list):
         yield Mistake(key, show(value), "the keys of a reference in this file")
@@ -101,9 +102,13 @@ def look_up(entry: object, values: Sequence[object]) -> Mapping[Any, Any]:
     A key that is a value comes before one that only fits it.
     """
     for value in values:
-        keys = entry if isinstance(entry, Mapping) else ()
-        fitting = [key for key in keys if key != "$index" and fits(key, value)]
-        if not isinstance(entry, Mapping) or not fitting:
+        if not isinstance(entry, Mapping):
             return {}
-        entry = entry[value if value in fitting else fitting[0]]
-    return entry if isinstance(entry, Mapping) else {}
+        fitting = [key for key in entry if key != "$index" and fits(key, value)]
+        if not fitting:
+            return {}
+        chosen = value if value in fitting else fitting[0]
+        entry = entry[chosen]
+    if not isinstance(entry, Mapping):
+        return {}
+    return entry

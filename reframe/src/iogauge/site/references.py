@@ -76,27 +76,27 @@ def _leaf(key: str, value: object) -> Iterator[Mistake]:
             return
         value = value[2]
     if not isinstance(value, list) or len(value) != 4:
-        commas = isinstance(value, list) and len(value) > 4
-        yield Mistake(
-            key, show(value), _FORM + "; write decimals with a point: -0.1" * commas
-        )
+        allowed = _FORM
+        if isinstance(value, list) and len(value) > 4:
+            allowed += "; write decimals with a point: -0.1"
+        yield Mistake(key, show(value), allowed)
         return
-    number, lower, upper, unit = value
-    wrong = [
-        (0, number, is_number(number) and number > 0, "a finite number above 0"),
-        (1, lower, lower is None or (is_number(lower) and -1 <= lower <= 0), _LOWER),
-        (2, upper, upper is None or (is_number(upper) and upper >= 0), _UPPER),
+    number, lower, upper = value[:3]
+    parts = [
+        (is_number(number) and number > 0, "a finite number above 0"),
+        (lower is None or (is_number(lower) and -1 <= lower <= 0), _LOWER),
+        (upper is None or (is_number(upper) and upper >= 0), _UPPER),
     ]
-    mistakes = [
-        Mistake(of_reference(key, part), show(found), allowed)
-        for part, found, right, allowed in wrong
-        if not right
-    ]
+    mistakes = []
+    for part, (right, allowed) in enumerate(parts):
+        if not right:
+            found = show(value[part])
+            mistakes.append(Mistake(of_reference(key, part), found, allowed))
     if lower in (None, -1) and upper is None:
         found = "neither an upper bound nor a lower bound above -1"
         mistakes.append(Mistake(key, found, "at least one: else nothing can fail"))
     try:
-        dimension(str(unit))
+        dimension(str(value[3]))
     except UnitError as error:
         mistakes.append(Mistake(of_reference(key, 3), str(error)))
     yield from mistakes or loose(key, value)
@@ -115,7 +115,9 @@ def _walk(key: str, value: object, depth: int) -> Iterable[tuple[str, str, objec
 
 def bare(leaf: list[Any]) -> list[Any]:
     """Return value, bounds and unit of a reference, whose failure may be expected."""
-    return list(leaf[2] if leaf[0] == XFAIL else leaf)
+    if leaf[0] == XFAIL:
+        return list(leaf[2])
+    return list(leaf)
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,11 +182,12 @@ class References:
 
     def doubts(self) -> list[Mistake]:
         """Return the references that a number half as good as the value meets, or a worse one."""
-        checks = () if self.mistakes else self.checks
-        each = [one for check in checks for one in leaves(check, self.data[check])]
-        found = [
-            m for key, _, leaf in each for m in loose(key, bare(leaf), DOUBTFUL_SLACK)
-        ]
+        found: list[Mistake] = []
+        if self.mistakes:
+            return found
+        for check in self.checks:
+            for key, _, leaf in leaves(check, self.data[check]):
+                found += loose(key, bare(leaf), DOUBTFUL_SLACK)
         return located(self.file, found)
 
     def unfitting(
@@ -212,19 +215,15 @@ class References:
 
     def _demand_known(self, check: Any, index: Sequence[str]) -> None:
         """Raise :class:`ReferencesError` if ``$index`` names what a check does not have."""
-        unknown = [
-            part
-            for part in index
-            if not part.startswith("$") and not hasattr(check, part)
-        ]
-        if unknown:
-            parameters = sorted(type(check).param_space.params)
-            wrong = Mistake(
-                f"{type(check).__name__}.$index",
-                f"{unknown[0]!r}{did_you_mean(unknown[0], parameters)}",
-                "variables and parameters of the check, $system, $partition, $environ",
-            )
-            raise ReferencesError("; ".join(map(str, located(self.file, [wrong]))))
+        for part in index:
+            if not part.startswith("$") and not hasattr(check, part):
+                parameters = sorted(type(check).param_space.params)
+                wrong = Mistake(
+                    f"{type(check).__name__}.$index",
+                    f"{part!r}{did_you_mean(part, parameters)}",
+                    "variables and parameters of the check, $system, $partition, $environ",
+                )
+                raise ReferencesError("; ".join(map(str, located(self.file, [wrong]))))
 
     def resolve(
         self, check: Any, metrics: Sequence[Metric], overridden: Mapping[str, object]
@@ -249,26 +248,27 @@ class References:
         if name not in self.checks:
             return {}, ""
         self._demand_known(check, index)
-        own = {"$system": "current_system", "$environ": "current_environ"}
-        values = [
-            check.current_partition.fullname
-            if part == "$partition"
-            else getattr(check, own[part]).name
-            if part in own
-            else getattr(check, part, None)
-            for part in index
-        ]
-        found = reference_notes.look_up(entry, values)
+        found = reference_notes.look_up(
+            entry, [_value_of(check, part) for part in index]
+        )
         references = {}
         for metric in metrics:
-            if (leaf := found.get(metric.name)) is None:
+            leaf = found.get(metric.name)
+            if leaf is None:
                 continue
-            reason = leaf[1] if leaf[0] == XFAIL else None
-            until = None if reason is None else last_day(reason)
-            value, lower, upper, unit = bare(leaf)
-            source = str(self.data[SOURCES][name])
+            reason = until = None
+            if leaf[0] == XFAIL:
+                reason = leaf[1]
+                until = last_day(reason)
+            values = bare(leaf)
             references[metric.name] = Reference(
-                value, lower, upper, unit, source, reason, until
+                value=values[0],
+                lower=values[1],
+                upper=values[2],
+                unit=values[3],
+                source=str(self.data[SOURCES][name]),
+                xfail=reason,
+                until=until,
             )
         sought = [check.current_partition.fullname]
         sought += [
@@ -278,11 +278,30 @@ class References:
         ]
         # An entry that has another metric of this case is there: what it lacks is this one.
         lacks = [metric.name for metric in metrics if metric.name not in references]
-        none_for = f"{' or '.join(lacks)} of " * bool(references) + ", ".join(sought)
+        none_for = ", ".join(sought)
+        if references:
+            none_for = f"{' or '.join(lacks)} of {none_for}"
         return (
             references,
             f"{self.file.name} has an entry for {name}, but none for {none_for}",
         )
+
+
+def _value_of(check: Any, part: str) -> object:
+    """Return the value of a part of ``$index`` for a ReFrame test; None if it has no such part."""
+    if part == "$partition":
+        return check.current_partition.fullname
+    if part == "$system":
+        return check.current_system.name
+    if part == "$environ":
+        return check.current_environ.name
+    return getattr(check, part, None)
+
+
+def _may_fit(case: Mapping[str, Sequence[object]], part: str, name: object) -> bool:
+    if part not in case:
+        return True
+    return any(reference_notes.fits(name, value) for value in case[part])
 
 
 def _unfitting(
@@ -294,21 +313,16 @@ def _unfitting(
     """Yield the keys of an entry, and of those below it, that fit none of the cases."""
     if not index:
         return
-    part, below = index[0], index[1:]
-    known = list(
-        dict.fromkeys(str(value) for case in cases for value in case.get(part, ()))
-    )
+    part, *inner_index = index
+    known: dict[str, None] = {}
+    for case in cases:
+        known |= dict.fromkeys(map(str, case.get(part, ())))
     for name, inner in entry.items():
         if name == "$index":
             continue
-        fitting = [
-            case
-            for case in cases
-            if part not in case
-            or any(reference_notes.fits(name, value) for value in case[part])
-        ]
+        fitting = [case for case in cases if _may_fit(case, part, name)]
         if fitting:
-            yield from _unfitting(f"{key}.{name}", inner, below, fitting)
+            yield from _unfitting(f"{key}.{name}", inner, inner_index, fitting)
         else:
             what = f"{part.removeprefix('$')} {str(name)!r}{did_you_mean(name, known)}, which no case has"
             yield Mistake(f"{key}.{name}", what, ", ".join(known))
@@ -316,9 +330,12 @@ def _unfitting(
 
 def _pattern_mistakes(key: str, value: object) -> Iterator[Mistake]:
     """Yield mistakes: keys that ReFrame takes for regular expressions, but that are invalid."""
-    for name, inner in value.items() if isinstance(value, dict) else ():
+    if not isinstance(value, dict):
+        return
+    for name, inner in value.items():
+        pattern = f"^{name}$" if isinstance(name, str) else ""
         try:
-            re.compile(f"^{name}$" if isinstance(name, str) else "")
+            re.compile(pattern)
         except (re.error, OverflowError, RecursionError) as error:
             yield Mistake(
                 f"{key}.{name}", f"the key {name!r}", f"a regular expression ({error})"
@@ -393,9 +410,12 @@ def _parsed(path: Path, stamp: tuple[int, int]) -> References:
         data = load(path)
     except YamlError as error:
         return References(path, {}, tuple(located(path, [Mistake.of_yaml(error)])))
-    data = {} if data is None else data
+    if data is None:
+        data = {}
     mistakes = tuple(located(path, find_mistakes(data)))
-    return References(path, data if isinstance(data, dict) else {}, mistakes)
+    if not isinstance(data, dict):
+        data = {}
+    return References(path, data, mistakes)
 
 
 def _read(path: Path) -> References:
@@ -413,21 +433,19 @@ def _read(path: Path) -> References:
 
 def known_checks(folder: Path) -> list[str]:
     """Return the names of a folder's checks, read from their source without running them."""
-    files = [(file, file.stat()) for file in sorted(folder.rglob("*.py"))]
-    return [
-        name
-        for file, info in files
-        for name in _checks_in(file, (info.st_mtime_ns, info.st_size))
-    ]
+    names: list[str] = []
+    for file in sorted(folder.rglob("*.py")):
+        info = file.stat()
+        names += _checks_in(file, (info.st_mtime_ns, info.st_size))
+    return names
 
 
 @lru_cache(maxsize=256)
 def _checks_in(file: Path, stamp: tuple[int, int]) -> tuple[str, ...]:
-    return tuple(
-        node.name
-        for node in ast.parse(file.read_text(encoding="utf-8")).body
-        if isinstance(node, ast.ClassDef)
-        and any(
-            "simple_test" in ast.unparse(decorator) for decorator in node.decorator_list
-        )
-    )
+    names = []
+    for node in ast.parse(file.read_text(encoding="utf-8")).body:
+        if isinstance(node, ast.ClassDef):
+            decorators = map(ast.unparse, node.decorator_list)
+            if any("simple_test" in decorator for decorator in decorators):
+                names.append(node.name)
+    return tuple(names)

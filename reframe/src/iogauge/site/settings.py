@@ -53,13 +53,10 @@ def _stand_in(site: str, data: object, mistakes: list[Mistake]) -> dict[str, Any
     hosts: list[str] = []
     if isinstance(data, dict) and isinstance(data.get("systems"), list):
         for system in data["systems"]:
-            patterns = system.get("hostnames", []) if isinstance(system, dict) else []
-            named = (
-                [h for h in patterns if isinstance(h, str)]
-                if isinstance(patterns, list)
-                else []
-            )
-            hosts += [h for h in named if FORMATS.conforms(h, "regex")]
+            if isinstance(system, dict) and isinstance(system.get("hostnames"), list):
+                for host in system["hostnames"]:
+                    if isinstance(host, str) and FORMATS.conforms(host, "regex"):
+                        hosts.append(host)
     partition = {
         "name": "broken",
         "scheduler": "local",
@@ -96,6 +93,7 @@ def _fill_in(data: dict[str, Any], folder: Path, session: str, runs: bool) -> No
             partition["features"] = sorted(
                 {*partition.get("features", []), *extras.implied_features}
             )
+            _end_at_failure(partition)
     for environment in data["environments"]:
         if DARSHAN in environment.get("extras", {}):
             environment["features"] = sorted(
@@ -105,20 +103,19 @@ def _fill_in(data: dict[str, Any], folder: Path, session: str, runs: bool) -> No
         features = environment.get("features", [])
         if words.FIO in features and environment["name"] not in detected:
             environment["features"] = sorted({*features, words.FIO_METADATA})
-    for one in (
-        *(p for system in data["systems"] for p in system["partitions"]),
-        *data["environments"],
-    ):
-        if commands := one.get("prepare_cmds"):
-            # A job of ReFrame goes on after a command that failed.
-            one["prepare_cmds"] = [
-                line for text in commands for line in (text, _or_end(one["name"], text))
-            ]
+        _end_at_failure(environment)
 
 
-def _or_end(holder: str, command: str) -> str:
-    words = shlex.quote(f"iogauge: the prepare command of {holder} failed: {command}")
-    return f'[ "$?" -eq 0 ] || {{ echo {words} >&2; exit 1; }}'
+def _end_at_failure(holder: dict[str, Any]) -> None:
+    """Let a prepare command that fails end the job: ReFrame's jobs go on after it."""
+    lines = []
+    for command in holder.get("prepare_cmds") or ():
+        message = shlex.quote(
+            f"iogauge: the prepare command of {holder['name']} failed: {command}"
+        )
+        lines += [command, f'[ "$?" -eq 0 ] || {{ echo {message} >&2; exit 1; }}']
+    if lines:
+        holder["prepare_cmds"] = lines
 
 
 def _install(environment: dict[str, Any], folder: Path, runs: bool) -> None:
@@ -193,8 +190,12 @@ def read_site(
 def partitions(folder: Path) -> dict[str, PartitionExtras]:
     """Return the extras of a site's partitions, by name; empty if the site has mistakes."""
     data, mistakes = read_site(folder)
-    found = [] if mistakes else data["systems"][0]["partitions"]
-    return {one["name"]: PartitionExtras.of_partition(one["extras"]) for one in found}
+    if mistakes:
+        return {}
+    extras = {}
+    for partition in data["systems"][0]["partitions"]:
+        extras[partition["name"]] = PartitionExtras.of_partition(partition["extras"])
+    return extras
 
 
 def unfitting(
@@ -210,10 +211,8 @@ def unfitting(
         "$partition": [f"{folder.name}:{name}" for name in partitions(folder)],
         "$environ": [environment["name"] for environment in data["environments"]],
     }
-    return [
-        mistake
-        for check, values in cases.items()
-        for mistake in references.unfitting(
-            check, [{**places, **one} for one in values]
-        )
-    ]
+    mistakes: list[Mistake] = []
+    for check, values in cases.items():
+        placed = [{**places, **case} for case in values]
+        mistakes += references.unfitting(check, placed)
+    return mistakes

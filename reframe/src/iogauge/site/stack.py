@@ -82,7 +82,9 @@ class Stack:
     def darshan(self) -> str | None:
         """Return the path of Darshan's library, or None if the stack has none."""
         library = Path(self.directory) / "view" / "lib" / "libdarshan.so"
-        return str(library) if words.DARSHAN in self.features else None
+        if words.DARSHAN not in self.features:
+            return None
+        return str(library)
 
     @property
     def prepare_command(self) -> str:
@@ -100,7 +102,7 @@ def _features(
     packages: Collection[str], ior_variants: Collection[str]
 ) -> tuple[str, ...]:
     """Return the features that packages and variants of ior give, sorted."""
-    found = [_FEATURE_OF_PACKAGE[p] for p in packages if p in _FEATURE_OF_PACKAGE]
+    found = [f for package, f in _FEATURE_OF_PACKAGE.items() if package in packages]
     if "ior" in packages:
         found += [words.IOR, words.IOR_MPIIO, words.MDTEST]
         found += [f for v, f in _FEATURE_OF_VARIANT.items() if v in ior_variants]
@@ -207,7 +209,8 @@ def _asked_for(manifest: Path) -> tuple[set[str], set[str]]:
     for spec in specs:
         # What stands after ^ or % is of another package.
         own = re.split(r"[\^%]", spec)[0]
-        if (named := _NAME.match(own)) is None:
+        named = _NAME.match(own)
+        if named is None:
             raise StackError(f"{manifest}: not found out: the package of {spec!r}")
         switches = dict.fromkeys(_BUNDLE_DEFAULTS, True)
         for sign, switch, key, value in _VARIANT.findall(own[named.end() :]):
@@ -215,7 +218,8 @@ def _asked_for(manifest: Path) -> tuple[set[str], set[str]]:
         chosen = {switch for switch, on in switches.items() if on}
         if named[1] == _BUNDLE:
             packages |= {"ior", "fio"} | (chosen & _FEATURE_OF_PACKAGE.keys())
-            packages |= {"darshan-runtime"} if "darshan" in chosen else set()
+            if "darshan" in chosen:
+                packages.add("darshan-runtime")
         else:
             packages.add(named[1])
         if named[1] in (_BUNDLE, "ior"):
@@ -257,12 +261,15 @@ def _selected(
 ) -> tuple[Path, dict[str, Any]] | None:
     """Return the folder and the settings of the site that is selected, or None."""
     name = system.partition(":")[0]
-    found = (
-        [f for f in folders if f.name == name] if name else sites_of_host(folders, host)
-    )
+    if name:
+        found = [folder for folder in folders if folder.name == name]
+    else:
+        found = sites_of_host(folders, host)
     if found:
         data = load(found[0] / SETTINGS)
-        return found[0], data if isinstance(data, dict) else {}
+        if not isinstance(data, dict):
+            data = {}
+        return found[0], data
     if name:
         raise ValueError(f"no site {name}; known: {', '.join(f.name for f in folders)}")
     return None
@@ -275,19 +282,23 @@ def stacks(folders: Sequence[Path], system: str, host: str) -> list[str]:
     Raises ValueError if the site does not exist or its settings cannot be read.
     """
     partition = system.partition(":")[2]
-    if (site := _selected(folders, system, host)) is None:
+    site = _selected(folders, system, host)
+    if site is None:
         return []
     folder, data = site
     try:
-        known = {
-            p["name"]: p for system in data["systems"] for p in system["partitions"]
-        }
+        known: dict[str, Any] = {}
+        for entry in data["systems"]:
+            for holder in entry["partitions"]:
+                known[holder["name"]] = holder
         if partition and partition not in known:
             raise ValueError(
                 f"no partition {partition}; known: {', '.join(sorted(known))}"
             )
-        chosen = [known[partition]] if partition else known.values()
-        used = {name for one in chosen for name in one.get("environs", [])}
+        used: set[str] = set()
+        for name, holder in known.items():
+            if partition in ("", name):
+                used.update(holder.get("environs", []))
         named = [
             environment["extras"][STACK]
             for environment in data.get("environments", [])
@@ -297,8 +308,12 @@ def stacks(folders: Sequence[Path], system: str, host: str) -> list[str]:
         raise ValueError(
             f"{folder / SETTINGS} has mistakes ({error!r}): iogauge check"
         ) from error
-    places = [spack_environments(folder, one) / one for one in named]
-    return [str(p) if p.is_dir() else p.name for p in dict.fromkeys(places)]
+    places = [spack_environments(folder, name) / name for name in named]
+    shown = []
+    for place in dict.fromkeys(places):
+        text = str(place) if place.is_dir() else place.name
+        shown.append(text)
+    return shown
 
 
 def main() -> int:

@@ -55,7 +55,9 @@ class Servers(SiteModel):
     @property
     def boxes(self) -> int:
         """Return the number of boxes; 0 if the servers do not come in boxes."""
-        return self.count // self.per_box if self.per_box else 0
+        if not self.per_box:
+            return 0
+        return self.count // self.per_box
 
 
 class Clients(SiteModel):
@@ -115,7 +117,9 @@ class Topology(SiteModel):
 
     def _part(self, servers: int | None) -> float:
         """Return the share of the devices on so many servers; all if None."""
-        return servers / self.servers.count if servers and self.servers else 1.0
+        if servers and self.servers:
+            return servers / self.servers.count
+        return 1.0
 
     def bandwidth_ceiling(
         self, direction: Direction, nodes: int, servers: int | None = None
@@ -148,8 +152,10 @@ class Topology(SiteModel):
     def smallest_part(self, direction: Direction) -> float | None:
         """Return the bytes/s of the slowest single client, server or device, or None if undeclared."""
         device = getattr(self.devices, direction, None)
-        nics = [part.nic for part in (self.clients, self.servers) if part]
-        return min([*nics, *([device] if device else [])], default=None)
+        rates = [part.nic for part in (self.clients, self.servers) if part]
+        if device:
+            rates.append(device)
+        return min(rates, default=None)
 
     def operations_ceiling(
         self, direction: Direction, servers: int | None = None
