@@ -154,14 +154,24 @@ def rows(
 ) -> list[sqlite3.Row]:
     """Return columns of the view ``runs`` where a condition holds; ``more`` groups, orders or limits them."""
     question = f"SELECT {columns} FROM runs WHERE {condition.text} {more}"
-    return history.execute(question, condition.values).fetchall()
+    return history.execute(question, _storable(condition.values)).fetchall()
 
 
 def column(
     history: sqlite3.Connection, question: str, values: Sequence[Any] = ()
 ) -> list[Any]:
     """Return the first column of the answer to a question."""
-    return [row[0] for row in history.execute(question, values)]
+    return [row[0] for row in history.execute(question, _storable(values))]
+
+
+def _storable(values: Iterable[Any]) -> list[Any]:
+    """Return values as SQLite takes them: text that is not UTF-8 becomes text that fits no record."""
+    stored = []
+    for value in values:
+        if isinstance(value, str):
+            value = value.encode("utf-8", "replace").decode()
+        stored.append(value)
+    return stored
 
 
 def fingerprints(
