@@ -153,4 +153,4 @@ def _table(record: Record) -> str:
         f"{metric.name}: {with_unit(metric.median, metric.unit)}: {metric.verdict.value}: {metric.reason}"
         for metric in record.metrics
     ]
-    return "\n".join(visible(line) for line in lines)
+    return "\n".join(map(visible, lines))

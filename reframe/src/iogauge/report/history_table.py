@@ -130,7 +130,7 @@ def _rows(record: Record, chosen: Collection[str | None]) -> Iterator[Row]:
 def by_place(record: Record) -> tuple[list[tuple[int, int, str]], ...]:
     """Return what sorts records by system, partition, environment and case, numbers by their value."""
     texts = (*record.place, record.case)
-    return tuple(in_order(text) for text in texts)
+    return tuple(map(in_order, texts))
 
 
 def newest_records(

@@ -137,7 +137,7 @@ def folded(lines: Iterable[Row]) -> list[Row]:
             run = (record.session, *record.place)
         return (run, row.scenario, row.metric, row.verdict)
 
-    return [_folded(found) for found in grouped(lines, same).values()]
+    return list(map(_folded, grouped(lines, same).values()))
 
 
 def _folded(found: Sequence[Row]) -> Row:

@@ -56,8 +56,11 @@ def site_dirs() -> tuple[Path, ...]:
 
 def site_dir(name: str) -> Path:
     """Return the folder of a site by its name, the first of the search path; it need not exist."""
-    places = [folder / name for folder in site_dirs()]
-    return next((place for place in places if os.path.lexists(place)), places[-1])
+    for folder in site_dirs():
+        place = folder / name
+        if os.path.lexists(place):
+            return place
+    return place
 
 
 def site_folders(*directories: Path) -> list[Path]:

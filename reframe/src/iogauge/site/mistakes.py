@@ -215,7 +215,7 @@ def of_pydantic(key: str, error: ValidationError) -> Iterator[Mistake]:
         if item["type"] == "extra_forbidden"
     }
     for item in error.errors():
-        where = ".".join([key, *(str(part) for part in item["loc"])])
+        where = ".".join([key, *map(str, item["loc"])])
         message = item["msg"].removeprefix("Input should be ")
         found = show(item["input"])
         if item["type"] == "missing":
@@ -388,11 +388,10 @@ def _own_mistakes(site: str, data: dict[str, Any]) -> Iterator[Mistake]:
     Raises KeyError, TypeError or AttributeError if the data break the schema too.
     """
     systems, environments = data.get("systems", []), data.get("environments", [])
-    if [system["name"] for system in systems] != [site]:
-        names = ", ".join(system["name"] for system in systems) or "none"
-        yield Mistake(
-            "systems", f"systems: {names}", f"one system, named {site!r} as its folder"
-        )
+    names = [system["name"] for system in systems]
+    if names != [site]:
+        found = f"systems: {', '.join(names) or 'none'}"
+        yield Mistake("systems", found, f"one system, named {site!r} as its folder")
     by_name = {entry["name"]: entry for entry in environments}
     for system in systems:
         yield from _ignored(system, environments)

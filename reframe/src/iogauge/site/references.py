@@ -201,8 +201,7 @@ class References:
         if check not in self.checks or self.mistakes or not cases:
             return []
         entry = self.data[check]
-        index = [str(part) for part in entry.get("$index") or ("$partition",)]
-        return located(self.file, _unfitting(check, entry, index, cases))
+        return located(self.file, _unfitting(check, entry, _index(entry), cases))
 
     def unknown_checks(self, known: Iterable[str]) -> list[Mistake]:
         """Return mistakes: entries for checks that do not exist."""
@@ -236,7 +235,7 @@ class References:
         """
         name = type(check).__name__
         entry = self.data.get(name, {})
-        index = [str(part) for part in entry.get("$index") or ("$partition",)]
+        index = _index(entry)
         foreign = [
             f"{key}={value}" for key, value in overridden.items() if key not in index
         ]
@@ -285,6 +284,11 @@ class References:
             references,
             f"{self.file.name} has an entry for {name}, but none for {none_for}",
         )
+
+
+def _index(entry: Mapping[str, Any]) -> list[str]:
+    """Return the parts of the index of a check's references."""
+    return list(map(str, entry.get("$index") or ("$partition",)))
 
 
 def _value_of(check: Any, part: str) -> object:

@@ -62,7 +62,7 @@ def _stand_in(site: str, data: object, mistakes: list[Mistake]) -> dict[str, Any
         "scheduler": "local",
         "launcher": "local",
         "environs": ["broken"],
-        "extras": {MISTAKES: [str(mistake) for mistake in mistakes]},
+        "extras": {MISTAKES: list(map(str, mistakes))},
     }
     return {
         "systems": [
