@@ -123,7 +123,9 @@ def test_every_scenario_measures_on_the_layout_that_it_asks_for(everything):
                 for f in record["findings"]
                 if f["metric"] is None
             }
-            assert said["G10"] == said["G11"] == said["G12"] == "ok", record["findings"]
+            assert said["G10"] == said["G12"] == "ok", record["findings"]
+            # Lustre may place a few files unevenly: a remark.
+            assert said["G11"] in ("ok", "warn"), record["findings"]
     for record in of(everything, "ServerScaling"):
         servers = record["parameters"]["servers"]
         (coverage,) = (f for f in record["findings"] if f["guard"] == "G11")

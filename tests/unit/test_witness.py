@@ -146,10 +146,10 @@ def test_all_bytes_of_networks_and_disks_may_be_those_of_a_tool():
         grown("n2", net=[500, 70, None]),
     )
     networks, disk = Reading(1500, 100, None), Reading(6 * 512, 2 * 512, 2)
-    assert seen.passed({"n1": ["8:0", "8:16"], "n2": []}) == networks + disk
+    assert seen.passed({"n1": ["8:0", "8:16"], "n2": []})[""] == networks + disk
     # A file system of Lustre may have this name; its client tells for itself.
     assert seen.counted({"n1": ["net"], "n2": ["net"]}) is None
-    assert heard(of("a")).passed({}) == Reading()
+    assert heard(of("a")).passed({}) == {"": Reading()}
 
 
 def test_seconds_are_those_of_the_longest_node():
@@ -583,7 +583,7 @@ def test_an_agent_that_was_asked_once_says_nothing_of_what_moved():
     task = of("n1", 9, execution="write.1")
     (found,) = of_node([before], task)["write.1"]
     seen = task_counters.TaskCounters(witnesses=(found,), expected=1)
-    assert seen.counted({"n1": ["8:0"]}) is None and seen.passed({}) == Reading()
+    assert seen.counted({"n1": ["8:0"]}) is None and seen.passed({}) == {"": Reading()}
 
 
 def test_where_the_kernel_lists_no_disk_none_moved_nothing():

@@ -134,16 +134,17 @@ class TaskCounters:
             for name in counters.get(host, ())
         )
 
-    def passed(self, devices: Mapping[str, Collection[str]]) -> Reading:
-        """Return what passed the networks of the nodes and some devices, by host, of all programs.
+    def passed(self, devices: Mapping[str, Collection[str]]) -> dict[str, Reading]:
+        """Return what passed the networks of the nodes and some devices, by name, of all programs; all together is "".
 
         A device's number may stand for another disk on each node.
         """
-        passed = Reading()
+        passed = {"": Reading()}
         for host, grown in self._grown.items():
             for name, moved in grown.items():
                 if moved and (name == NETWORKS or name in devices.get(host, ())):
-                    passed += moved
+                    passed[name] = passed.get(name, Reading()) + moved
+                    passed[""] += moved
         return passed
 
     def of_host(self, host: str) -> Mapping[str, Reading | None]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Final
 
 from iogauge.core.text import because
@@ -24,6 +25,7 @@ from iogauge.guards.views import (
     PhaseView,
     whole,
 )
+from iogauge.node.counters import Reading
 from iogauge.node.kinds import KINDS
 from iogauge.plan.observations import MOST_FOUND
 
@@ -144,20 +146,24 @@ def _beside(phase: PhaseView, direction: str) -> int:
     return beside + operations * 2 * end * phase.phase.samples
 
 
-def _carried(case: CaseView) -> bool:
-    """Return whether the networks and disks of the nodes carried all that a case wrote: RDMA may count nothing there."""
-    writes = [
-        execution
-        for phase in case.plan.phases
-        if phase.access.direction == "write" and phase.witnessed
-        for execution in PhaseView(case, phase).executions
-    ]
-    for execution in writes:
-        passed = execution.counts.passed(case.ways).written
-        wrote = execution.reported("write")
-        if wrote is None or passed < (1 - BYTES.share) * wrote:
-            return False
-    return bool(writes)
+def _carriers(case: CaseView) -> list[str]:
+    """Return the networks and disks of the nodes that carried all that a case wrote; empty if none did: RDMA may count nothing.
+
+    If some of them carried hardly more, only those count: the others serve other programs too, or carry copies. All of
+    them together ("") count if none carried it alone.
+    """
+    shares: dict[str, list[float]] = {}
+    for phase in case.plan.phases:
+        if phase.access.direction != "write" or not phase.witnessed:
+            continue
+        for execution in PhaseView(case, phase).executions:
+            wrote = execution.reported("write") or math.inf
+            for name, moved in execution.counts.passed(case.ways).items():
+                shares.setdefault(name, []).append(moved.written / wrote)
+    carried = [name for name, of in shares.items() if min(of) >= 1 - BYTES.share]
+    single = [name for name in carried if name]
+    own = [name for name in single if max(shares[name]) <= 1 + BYTES.share]
+    return own or single or carried
 
 
 def _past_the_target(execution: Execution, source: str) -> list[ReportedFigure]:
@@ -210,9 +216,12 @@ def _moved_by(execution: Execution, way: str) -> list[ReportedFigure]:
         fewest = case.copies[0] if way == "write" else 1.0
         exact = bool(source)
         bounds += _at_most(f"{source} moved", counted.way(way), fewest, exact=exact)
-    elif _carried(case):
-        passed = counts.passed(case.ways).way(way)
-        bounds += _at_most("the networks and disks of the nodes moved", passed)
+    carriers = _carriers(case)
+    if carriers and not counted:
+        passed = counts.passed(case.ways)
+        # A mirror reads a part from each of its disks.
+        through = sum(passed.get(name, Reading()).way(way) for name in carriers)
+        bounds += _at_most("the networks and disks of the nodes moved", through)
     least = counts.counted(case.disks)
     if least is not None:
         under = f"a device below {source or 'the mount'} moved"

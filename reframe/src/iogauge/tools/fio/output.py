@@ -73,8 +73,8 @@ _PERCENTILES: Final = {
 
 #: fio's own messages; a server's begin with its host's name.
 _COMPLAINT: Final = re.compile(r"(<[^<>]*> )?fio:")
-#: Lines that fio writes around its JSON: messages, notes, and what its servers print.
-_AROUND: Final = re.compile(r"fio: .*|note: .*|<[^<>]+>.*|")
+#: Lines around the JSON: messages and notes of fio, what its servers print, and messages of the job.
+_AROUND: Final = re.compile(r"(?:fio|note|iogauge): .*|<[^<>]+>.*|")
 #: What fio says of a process that it lost (backend.c, reap_threads). Its results and its exit status do not tell.
 _LOST: Final = re.compile(
     r"^.*fio: (?:pid=\d+, got signal=\d+|pid=\d+ disappeared .*|job .* appears to be stuck.*)",
