@@ -148,7 +148,9 @@ def test_a_node_with_another_file_system_in_place_refuses_before_a_byte(
         cluster = stack.enter_context(Hosts(2, storage, disks.point, other))
         b = look(str(other)).uuid
         rig = make_rig(
-            target=disks.target, tools=("ior", "mdtest"), declared={"source": None}
+            target=disks.target,
+            tools=("ior", "mdtest"),
+            declared={"source": None, "uuid": None},
         )
         rig.declare(scale={"nodes": 2, "tasks_per_node": 1}, hosts=cluster.names)
         healthy = run_on(cluster, rig, "-n", "^MdtestEasy")

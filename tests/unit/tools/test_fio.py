@@ -16,6 +16,7 @@ from iogauge.core.measurement import Phase, Quantity, ToolOutput, ToolOutputErro
 from iogauge.tools.fio import options
 from iogauge.tools.fio.options import FioJob, arguments
 from iogauge.tools.fio.output import (
+    check_alone,
     in_flight,
     parse_json,
     told_seconds,
@@ -478,4 +479,9 @@ def test_real_creates_stop_after_their_time(tmp_path):
 def test_what_another_program_wrote_into_fios_file_is_refused(before, after):
     text = before + sample("fio_file.json") + after
     with pytest.raises(ToolOutputError, match="which fio does not write"):
-        parse_json(text)
+        check_alone(text)
+
+
+@pytest.mark.parametrize("name", sorted(path.name for path in SAMPLES.glob("fio_*")))
+def test_what_fio_writes_beside_its_json_is_accepted(name):
+    check_alone(sample(name))

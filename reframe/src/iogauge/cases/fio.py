@@ -24,7 +24,7 @@ from iogauge.plan.case import (
     Verification,
 )
 from iogauge.tools.fio import options
-from iogauge.tools.fio.output import parse_json
+from iogauge.tools.fio.output import check_alone, parse_json
 
 #: Bytes between two checksums in files.
 CHECKED_BYTES = 4096
@@ -38,6 +38,7 @@ LAID_OUT = Access(direction="write", o_direct=True, fsync=True)
 
 def parse_fio(printed: Printed) -> ToolOutput:
     """Return what fio printed; raises :class:`ToolOutputError`."""
+    check_alone(printed.result)
     return parse_json(printed.result + printed.stdout + printed.stderr)
 
 

@@ -73,8 +73,8 @@ _PERCENTILES: Final = {
 
 #: fio's own messages; a server's begin with its host's name.
 _COMPLAINT: Final = re.compile(r"(<[^<>]*> )?fio:")
-#: Lines around the JSON: messages and notes of fio, what its servers print, and messages of the job.
-_AROUND: Final = re.compile(r"(?:fio|note|iogauge): .*|<[^<>]+>.*|")
+#: Lines that fio writes around its JSON: messages, notes, and what its servers print.
+_AROUND: Final = re.compile(r"(?:fio|note): .*|<[^<>]+>.*|")
 #: What fio says of a process that it lost (backend.c, reap_threads). Its results and its exit status do not tell.
 _LOST: Final = re.compile(
     r"^.*fio: (?:pid=\d+, got signal=\d+|pid=\d+ disappeared .*|job .* appears to be stuck.*)",
@@ -164,6 +164,17 @@ def parse_json(text: str, names: Mapping[str, str] = _NO_NAMES) -> ToolOutput:
         moments=_moments(document, parts),
         at_once=len(parts) == 1 or whole is not None,
     )
+
+
+def check_alone(text: str) -> None:
+    """Raise :class:`ToolOutputError` if another program wrote into the file of fio's JSON."""
+    before, brace, rest = text.partition("{")
+    after = rest.rpartition("}")[2]
+    for line in [*before.splitlines(), *after.splitlines()]:
+        if brace and ("\0" in line or not _AROUND.fullmatch(line.strip())):
+            raise ToolOutputError(
+                f"fio JSON: {excerpt(line)!r} stands beside it, which fio does not write: another program wrote into the file"
+            )
 
 
 def _version(document: Mapping[str, Any]) -> str:
@@ -302,11 +313,6 @@ def _load(text: str) -> tuple[dict[str, Any], str]:
             f"{excerpt(text.rstrip().splitlines()[-1])!r}"
         ) from None
     around = text[: starts[0]] + "\n" + text[end:]
-    for line in around.splitlines():
-        if not _AROUND.fullmatch(line.strip()) or "\0" in line:
-            raise ToolOutputError(
-                f"fio JSON: {excerpt(line)!r} stands beside it, which fio does not write: another program wrote into the file"
-            )
     lost = _LOST.search(around)
     if lost:
         raise ToolOutputError(
