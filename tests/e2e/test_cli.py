@@ -136,20 +136,13 @@ def test_a_failure_is_measured_once_more_and_both_are_kept(make_rig):
     # So few files that ext4 without a journal finds them soon, by one task, so that they take G4's 0.02 s.
     rig = make_rig(tasks=1, limits={"case_files": 6_000})
     bands = {name: [1, -0.9, None, "ops/s"] for name in GENEROUS["FioMetadata"]}
-    rig.write_references(
-        {"FioMetadata": bands | {"create_rate": [2_000, -0.1, None, "ops/s"]}}
-    )
-    # The sync after the creates belongs to their time: once the agent, which syncs, sleeps for a while.
-    agent = (
-        "for process in /proc/[0-9]*; do "
-        '[ "$(readlink $process/cwd)" != "$PWD" ] || ! grep -q start.py $process/cmdline || '
-        "{ kill -STOP ${process#/proc/}; (sleep 4; kill -CONT ${process#/proc/}) & }; done"
-    )
-    rig.damage(
-        "fio",
-        "create.1.*",
-        f"[ -e {rig.base}/slowed ] || {{ touch {rig.base}/slowed; {agent}; }}",
-    )
+    rig.write_references({"FioMetadata": bands})
+    references, kept = rig.site / "references.yaml", rig.base / "references.yaml"
+    kept.write_text(references.read_text())
+    # The first run has read its references when its job puts others in their place.
+    bands["create_rate"] = [1e9, -0.1, None, "ops/s"]
+    rig.write_references({"FioMetadata": bands})
+    rig.damage("fio", "create.1.*", f"cp {kept} {references}")
     done = rig.iogauge("run", "--confirm", "--repeat=1", "-n", "^FioMetadata$")
     if done.records[0]["verdict"] == "CONTAMINATED":
         pytest.skip("this machine had more work than cores: nothing is confirmed")
