@@ -202,6 +202,7 @@ class Replay(Rig):
             extras["target"] = {
                 "path": str(path),
                 "type": "tmpfs",
+                "source": "replay",
                 "cache": known.cache,
                 "honours_o_direct": known.honours_o_direct,
                 "striping": "lustre" if striping else "none",
