@@ -24,8 +24,8 @@ from support.golden import Case
 from support.shell import kill
 
 _MEMORY = ("tmpfs", "ramfs")
-#: Size of the workers' file systems. Only what is written takes space.
-_IMAGE_BYTES = 12 << 30
+#: Size of the workers' file systems, near that of the stand-in of Lustre. Only what is written takes space.
+_IMAGE_BYTES = 15 << 30
 
 
 @pytest.fixture(scope="session")
