@@ -5,6 +5,7 @@ and judged by it: what it says passes, 20 % less fails by the name of the metric
 and so is another layout than asked for (G10). That the references are what the documents say, unit/test_published_sites.py
 shows. Sizes, limits, tiers, sweeps, topologies and references are the site's, word for word. Not so are only scheduler
 and launcher, and the target: a directory on a tmpfs of 400 TiB (files hold no data), declared to cache as the site's does.
+The target's source, which no document prints, is declared too.
 """
 
 from __future__ import annotations
@@ -202,6 +203,7 @@ class Replay(Rig):
             extras["target"] = {
                 "path": str(path),
                 "type": "tmpfs",
+                "source": "replay",
                 "cache": known.cache,
                 "honours_o_direct": known.honours_o_direct,
                 "striping": "lustre" if striping else "none",

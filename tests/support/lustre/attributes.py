@@ -1,6 +1,6 @@
 """Stand-in for ``os.getxattr`` of ``lustre.lov``: layouts that standin.py remembers, in Lustre's binary form.
 
-A local file system has no such attribute, so that agent/sitecustomize.py and tests put :func:`getxattr` in the
+A local file system has no such attribute, so that agents (agent.py, replay/agent.py) and tests put :func:`getxattr` in the
 place of the real one. The bytes are those of lov.py.
 """
 

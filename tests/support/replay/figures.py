@@ -1,6 +1,6 @@
 """What the stand-ins of tests/support/replay share: figures to replay, and files on a Lustre that is none.
 
-Files hold no data; ``env`` lets the agent see some. The programs ``ior``, ``fio`` and ``darshan-parser`` print recorded output (tests/data/samples,
+Files hold no data; ``sh`` lets the agent see some (agent.py). The programs ``ior``, ``fio`` and ``darshan-parser`` print recorded output (tests/data/samples,
 tests/data/darshan), scaled to a figure, for the command line that they are given; ``mpirun`` says how many
 tasks on how many nodes there are. What a command line asks for and is not replayed ends with status 70.
 

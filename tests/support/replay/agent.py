@@ -1,10 +1,13 @@
-"""In the agent of a job: a file that a stand-in made has data, the same whenever they are read, on some storage."""
+"""An agent of a job: a file that a stand-in made has data, the same whenever they are read, on some storage."""
 
 import hashlib
 import os
-import sys
+import runpy
 from dataclasses import replace
 
+import figures
+
+from iogauge.core.paths import JOB_FILES
 from iogauge.node import files, layers
 from iogauge.node.kinds import Below
 from iogauge.node.lustre import client
@@ -22,23 +25,15 @@ def _full(directory: str, names: list[str], end: float) -> list[files.Held]:
     return [replace(held, stored=held.size) for held in _held(directory, names, end)]
 
 
-def _of_this_case() -> None:
-    """Make the stand-in of tests/support/lustre known, with a state of this case alone."""
-    sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-    import figures
-
-    figures.of_this_case()
-
-
 def _getxattr(path: str, name: str) -> bytes:
-    _of_this_case()
+    figures.of_this_case()
     import attributes
 
     return bytes(attributes.getxattr(path, name))
 
 
 def _servers(fsname: str) -> dict[str, str]:
-    _of_this_case()
+    figures.of_this_case()
     import parameters
 
     client.TOPS = (parameters.sysfs(),)
@@ -51,3 +46,5 @@ files._read, files._held = _read, _full
 files._kind = lambda path, offset: ""
 # The target of a replay is a tmpfs, which stands for the file system that the site declares.
 layers.resolve = lambda path, mount, root="/": Below()
+
+runpy.run_path(str(JOB_FILES / "start.py"))
