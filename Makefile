@@ -20,6 +20,8 @@ bench: ## set up, bring what is missing, run the quick checks (TARGET=/path, ARG
 	@[ -z "$$IOGAUGE_TARGET" ] || [ -d "$$IOGAUGE_TARGET" ] || { \
 	    echo "iogauge: there is no directory $$IOGAUGE_TARGET. Make it, mount its file system, or name" \
 	        "another target" >&2; exit 1; }
+	@[ -z "$$IOGAUGE_TARGET" ] || [ -w "$$IOGAUGE_TARGET" ] || { \
+	    echo "iogauge: you may not write in $$IOGAUGE_TARGET. Name a directory of your own" >&2; exit 1; }
 	@ci/setup
 	@ci/bring
 	@. ./activate && iogauge run --try $(ARGS)

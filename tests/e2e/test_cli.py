@@ -255,6 +255,6 @@ def test_doctor_names_what_is_missing_and_what_brings_it(rig):
     bare.mkdir()
     run = rig.iogauge("check", "--all", PATH=str(bare), IOGAUGE_TARGET=str(rig.target))
     assert run.rc == 0, run.out
-    for name, command in {"ior": "ci/build-stack", "fio": "apt install fio"}.items():
+    for name, command in {"ior": "ci/bring", "fio": "apt install fio"}.items():
         assert re.search(rf"note {name}: not on PATH", flat(run.out)), run.out
         assert command in flat(run.out)

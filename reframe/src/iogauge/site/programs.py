@@ -26,8 +26,8 @@ _ELSEWHERE: Final = (
 
 #: The command that installs a missing program.
 BRINGS: Final = {
-    "ior": f"ci/build-stack{_ELSEWHERE}",
-    "mdtest": f"ci/build-stack{_ELSEWHERE}",
+    "ior": f"ci/bring{_ELSEWHERE}",
+    "mdtest": f"ci/bring{_ELSEWHERE}",
     "fio": "apt install fio (or: dnf install fio, spack install fio)",
     "iperf3": "apt install iperf3 (or: dnf install iperf3, spack install iperf3)",
     "io500": "spack install io500 (the recipe is in spack-repo/)",
