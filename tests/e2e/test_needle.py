@@ -111,9 +111,15 @@ def test_a_slow_target_is_named(rig):
     said = {
         f["guard"]: f["outcome"] for f in done.record["findings"] if f["metric"] is None
     }
-    warned = [f for f in done.record["findings"] if f["guard"] in ("G10", "G12") and f["outcome"] != "ok"]
+    warned = [
+        f
+        for f in done.record["findings"]
+        if f["guard"] in ("G10", "G12") and f["outcome"] != "ok"
+    ]
     assert not warned, warned
-    assert said["G11"] == "ok", [f for f in done.record["findings"] if f["guard"] == "G11"]
+    assert said["G11"] == "ok", [
+        f for f in done.record["findings"] if f["guard"] == "G11"
+    ]
     rig.assert_clean()
 
 
