@@ -260,7 +260,7 @@ def test_a_tool_that_is_too_old_is_named(ior_rig):
     ior_rig.program("ior", "echo Unrecognized parameter; exit 255\n\0" + "3.3.0\0")
     run = ior_rig.run(*IOR_BUFFERED)
     run.never_passed(
-        "ERROR: ior: version 3.3.0, and 4.0.0 or newer is needed: .*ci/bring"
+        "ERROR: ior: version 3.3.0, and 4.0.0 or newer is needed: .*ci/build-stack"
     )
 
 

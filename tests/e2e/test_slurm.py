@@ -167,7 +167,8 @@ def test_what_meets_its_reference_passes(measured):
         "IorPosix": "FAIL",
         "RandomRead": "PASS",
     }, "\n".join(record["reason"] for record in run.records)
-    assert run.rc == 1
+    # On a machine that was too busy the miss is CONTAMINATED, which ends with 0.
+    assert run.rc == (found["IorPosix"]["verdict"] == "FAIL")
     assert "read_bw" in found["IorPosix"]["reason"]
     bandwidths = {
         metric["name"]: verdict_of(metric) for metric in found["IorPosix"]["metrics"]
