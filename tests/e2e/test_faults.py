@@ -33,6 +33,7 @@ from e2e.test_never_pass import IOR, IOR_BUFFERED
 from e2e.test_scenarios import STAND_INS, striped
 from iogauge.judge.verdict import Verdict
 from iogauge.workspace import directory, lock
+from support import compiler
 from support.hanging import Frozen, Unavailable, mounted
 from support.shell import completed, kill
 
@@ -528,7 +529,7 @@ def test_checksums_come_back_after_session_and_job_were_killed(make_rig):
 # --- the clock ------------------------------------------------------------------------------------
 
 
-@pytest.mark.skipif(shutil.which("gcc") is None, reason="not on PATH: gcc")
+@pytest.mark.skipif(bool(compiler.lacks()), reason=compiler.lacks())
 def test_the_clock_is_set_in_the_middle(make_rig):
     """Of session, job and tool, and of the janitor who looks at them: nothing is taken for dead, no figure is wrong."""
     # By an hour back ReFrame would sleep for an hour: docs/safety.md.

@@ -13,6 +13,7 @@ import pytest
 import yaml
 
 from e2e.rig import ROOT, command, verdict_of, wait_for
+from support import compiler
 from support import slurm as support
 from support.hosts import Hosts
 from support.slurm import Slurm
@@ -139,9 +140,9 @@ def reason_of(run):
 @pytest.fixture(scope="module")
 def measured(slurm, make_module_rig):
     """IOR and fio on four nodes, with references."""
-    for program in ("ior", "gcc"):
-        if shutil.which(program) is None:
-            pytest.skip(f"not on PATH: {program}")
+    compiler.demand()
+    if shutil.which("ior") is None:
+        pytest.skip("not on PATH: ior")
     rig = make_module_rig(tools=("fio", "ior"), time_limit=LIMIT)
     library, where = rig.base / "where.so", rig.base / "where"
     source = ROOT / "tests" / "support" / "where.c"

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from e2e.rig import GENEROUS, MIB, ROOT, Rig
-from support import hanging
+from support import compiler, hanging
 from support.devices import Devices, capped, uncounted
 from support.shell import completed
 
@@ -146,6 +146,7 @@ def test_a_library_that_only_the_tasks_know_of(make_rig, devices):
     library = (
         said if said.startswith("/") else shell("sh", "-c", f"ls /usr/lib/*/{said}")
     )
+    compiler.demand()
     source = devices.folder / "wrapper.c"
     source.write_text(WRAPPER % {"library": library, "real": shutil.which("ior")})
     shell("gcc", "-o", str(rig.bin / "ior"), str(source))
@@ -206,6 +207,7 @@ int unlink(const char *path)
 def test_a_tool_that_does_something_easier(make_rig, devices, way, words, cause):
     """Each byte moves from and to the disk, and in the tool's time. Only what stays behind tells."""
     source, library = devices.folder / "lies.c", devices.folder / "lies.so"
+    compiler.demand()
     source.write_text(LIES)
     shell(
         "gcc",

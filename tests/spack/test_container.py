@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from support import compiler
 from support.shell import completed, script
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -16,8 +17,7 @@ ROOT = Path(__file__).resolve().parents[2]
 @pytest.fixture
 def image(tmp_path):
     """The tree of an image: its entrance, and a stack whose ior is a real program of libmpi.so.40."""
-    if not shutil.which("gcc"):
-        pytest.skip("no gcc")
+    compiler.demand()
     view = tmp_path / "image/environments/local/.spack-env/view/bin"
     view.mkdir(parents=True)
     (tmp_path / "image/containers").mkdir()

@@ -276,6 +276,11 @@ def bare(tmp_path):
     return directory, run
 
 
+needs_patch = pytest.mark.skipif(
+    shutil.which("patch") is None, reason="not on PATH: patch"
+)
+
+
 def test_install_without_a_compiler(bare):
     done = bare[1]()
     assert done.returncode == 1
@@ -283,6 +288,7 @@ def test_install_without_a_compiler(bare):
     assert "apt install gcc" in done.stderr
 
 
+@needs_patch
 def test_install_without_a_network(bare, tmp_path):
     """Not reached is said, with what to do; what git said is part of it, and nothing half stays."""
     done = bare[1]("gcc", IOGAUGE_SPACK_GIT=f"file://{tmp_path}/nowhere.git")
@@ -292,6 +298,7 @@ def test_install_without_a_network(bare, tmp_path):
     assert not list((tmp_path / "home").glob("spack*"))
 
 
+@needs_patch
 def test_a_changed_pin_of_spack_is_followed(bare, tmp_path):
     """What an earlier pin has brought is not taken for it; it stays until the new one is there."""
     old = script(tmp_path / "home/spack/bin/spack", "#!/bin/sh\necho 1.1.0\n")

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from support import compiler
 from support.shell import completed
 
 SOURCE = Path(__file__).with_name("slowfs.c")
@@ -58,7 +59,9 @@ class Frozen(Hanging):
 @functools.cache
 def build() -> Path:
     """The daemon's program, built once by a process; raises :class:`Unavailable`."""
-    for name in ("gcc", "pkg-config", "fusermount3"):
+    if compiler.lacks():
+        raise Unavailable(compiler.lacks())
+    for name in ("pkg-config", "fusermount3"):
         if shutil.which(name) is None:
             raise Unavailable(f"not on PATH: {name}")
     flags = completed(["pkg-config", "--cflags", "--libs", "fuse3"])

@@ -2,13 +2,11 @@
 
 import hashlib
 import json
-import shutil
 import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
+from support import compiler
 from support.shell import completed, script
 
 CHECK = Path(__file__).resolve().parents[2] / "ci/check_stack.py"
@@ -43,8 +41,7 @@ def spec(name, version, needs=(), prefix=None, **parameters):
 
 def mpi(prefix, says):
     """An MPI at a prefix: its library and its mpicc. Skips the test where nothing can compile it."""
-    if shutil.which("gcc") is None:
-        pytest.skip("not on PATH: gcc")
+    compiler.demand()
     library = prefix / "lib/libmpi.so"
     library.parent.mkdir(parents=True, exist_ok=True)
     command = ["gcc", "-shared", "-fPIC", "-xc", "-", "-o", str(library)]

@@ -2,7 +2,6 @@
 
 import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
@@ -13,6 +12,7 @@ import pytest
 
 from e2e.rig import processes, program_of, wait_for
 from iogauge.core.paths import JOB_FILES
+from support import compiler
 from support.shell import kill
 
 LIBRARY = JOB_FILES
@@ -53,8 +53,7 @@ iog_repeat 1 1 iog_case
 @pytest.fixture(scope="module")
 def signalled(tmp_path_factory):
     """The library that sends a shell TERM at one of its forks, or just before it waits for a pipe."""
-    if shutil.which("gcc") is None:
-        pytest.skip("no gcc on PATH")
+    compiler.demand()
     file = tmp_path_factory.mktemp("signalled") / "signalled.so"
     source = str(SUPPORT / "signalled.c")
     words = ["gcc", "-O2", "-shared", "-fPIC", "-o", str(file), source, "-ldl"]
@@ -110,8 +109,7 @@ def test_a_signal_between_the_start_and_the_next_line(scripts, signalled, words)
 
 def test_a_program_that_hangs_in_its_handler_is_killed_with_its_children(scripts):
     """fio 3.33 does, if TERM comes while it starts one of its jobs; these have sessions of their own."""
-    if shutil.which("gcc") is None:
-        pytest.skip("no gcc on PATH")
+    compiler.demand()
     program = scripts.base / "hangs"
     words = ["gcc", "-O2", "-o", str(program), str(SUPPORT / "hangs.c")]
     subprocess.run(words, check=True, timeout=600)

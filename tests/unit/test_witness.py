@@ -45,6 +45,7 @@ from iogauge.plan.observations import (
     growth_of,
     read,
 )
+from support import compiler
 from support.shell import completed, script
 
 MIB = 1 << 20
@@ -397,6 +398,7 @@ def test_the_recorder_names_what_stands_between_the_task_and_the_kernel(
     """Libraries are known by what they define, not by their names; what replaces nothing is in nobody's way."""
     monkeypatch.chdir(tmp_path)
     library = tmp_path / "libm.so.6"
+    compiler.demand()
     compiled = ["gcc", "-shared", "-w", "-x", "c", "-", "-o", str(library)]
     completed(compiled, input=SLOW_CLOCK, check=True)
     own = {**os.environ, "LD_PRELOAD": str(library), "LD_AUDIT": ""}
