@@ -111,7 +111,10 @@ class CaseView:
     def busy(self) -> str:
         """Return which node had more work of others than cores, before the run or at its end; empty if none had."""
         cores = min(self.cores, default=self.extras.node.cores)
-        looks = {load.host: load.load1 for load in self.evidence.idle}
+        # The load of the minute before may be that of an earlier case, with as many tasks.
+        looks = {
+            load.host: load.load1 - self.tasks_per_node for load in self.evidence.idle
+        }
         for change in self.evidence.changes:
             after = change.load1 - self.tasks_per_node
             looks[change.host] = max(after, looks.get(change.host, 0.0))

@@ -10,9 +10,9 @@
 
 set -f
 read -r host </proc/sys/kernel/hostname
-file=$1/tasks.$host agent=$1/agent.$host execution=$2 syncs='' synced=-
+file=$1/tasks.$host agent=$1/agent.$host execution=$2 directory='' synced=-
 shift 2
-[ "$1" != --sync ] || { syncs=1 && shift 2; }
+[ "$1" != --sync ] || { directory=$2 && shift 2; }
 
 # Ask the agent of this node. If it is dead, its pipes are at their end at once, whatever has killed whom: nobody waits to open
 # them. "failed" before the question means that it could not do it, and says why.
@@ -34,27 +34,26 @@ no_stage() {
     exit 1
 }
 
-# Let the agent call syncfs(2): a program on PATH may do nothing.
+# Let the agent call syncfs(2): a program on PATH may do nothing. A stage directory may take no named pipes (9p).
 sync_target() {
-    [ -p "$agent" ] || {
-        echo "iogauge: $host: nobody syncs the target: $agent is no named pipe. The agent has ended, or the stage" \
-            "directory takes no named pipes: set IOGAUGE_HOME to one that does" >&2
-        return 1
-    }
-    sh -c "$ask" "$agent" "sync $execution"
+    if [ -p "$agent" ]; then
+        sh -c "$ask" "$agent" "sync $execution"
+    else
+        /bin/sync -f -- "$directory" && /bin/sync -f -- "$directory"
+    fi
 }
 
 # Before the tool writes a byte. Let the kernel tell now what others met: syncfs(2) tells the next caller of an error of the
 # whole mount.
 begin() {
     [ -p "$agent" ] || true >>"$file" || no_stage
-    [ -z "$syncs" ] || sync_target || echo "iogauge: the line above is of a write before this command" >&2
+    [ -z "$directory" ] || sync_target || echo "iogauge: the line above is of a write before this command" >&2
     look before
 }
 
 # Bring what was written to storage.
 finish() {
-    if [ -n "$syncs" ]; then
+    if [ -n "$directory" ]; then
         sync_target || exit 1
         read -r synced _ </proc/uptime
     fi
