@@ -86,10 +86,12 @@ def collected(system: str, partition: str) -> Collected | None:
     for record in _records(system, partition):
         newest[record.line] = record
         first.setdefault(record.series, record.time)
+        # As calibrate: a run beside more work of others than cores is no basis of a reference.
+        counts = not (record.confirms or record.busy)
         for metric in record.metrics:
             if metric.reference is not None:
                 return None
-            if metric.verdict.is_valid and not record.confirms:
+            if metric.verdict.is_valid and counts:
                 runs[record.series, metric.name] += 1
     going_on = {record.series for record in newest.values()}
     unsteady = 0
