@@ -138,7 +138,7 @@ def _tell_rivals(hosts: Mapping[Path, Sequence[str]]) -> None:
 
 
 def _tell_the_listing(system: Any) -> None:
-    """Observation the features of the selected system's partitions, and why environments lack others."""
+    """Note the features of the selected system's partitions, and why environments lack others."""
     for partition in system.partitions:
         environments = [
             selected.NotedEnvironment(

@@ -170,7 +170,7 @@ class JudgedCheck(rfm.RunOnlyRegressionTest):
 
     @builtins.run_after("init", always_last=True)
     def _tell_the_listing(self) -> None:
-        """Observation what the case asks for, before ReFrame's options change it."""
+        """Note what the case asks for, before ReFrame's options change it."""
         if selected.LISTING not in os.environ:
             return
         fitting = runtime.valid_sysenv_comb(

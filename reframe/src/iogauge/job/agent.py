@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 
 def _answer(out: str, answer: dict[str, Any]) -> int:
-    """Observation this node's answer under a word."""
+    """Note this node's answer under a word."""
     from iogauge.plan.observations import note
 
     note(out, answer)

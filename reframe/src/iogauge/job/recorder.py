@@ -287,7 +287,7 @@ class _Log:
         self._quiet: float | None = None
 
     def note(self, now: float, seen: object) -> None:
-        """Observation what was seen at a time."""
+        """Note what was seen at a time."""
         if seen == self._last:
             self._quiet = now
         else:
@@ -296,7 +296,7 @@ class _Log:
             self._last = seen
 
     def settle(self) -> None:
-        """Observation the last look of a quiet time, so that the time ends there; the next look begins another."""
+        """Note the last look of a quiet time, so that the time ends there; the next look begins another."""
         if self._quiet is not None:
             self._lines.append(line_of(self._what, self._last, self._quiet))
         self._last = self._quiet = None
@@ -415,7 +415,7 @@ class Recorder:
         return time.clock_gettime(time.CLOCK_BOOTTIME) - began > exact_s
 
     def _look_at_output(self) -> None:
-        """Observation how much the tool has printed."""
+        """Note how much the tool has printed."""
         if not self._output:
             return
         now, size = time.clock_gettime(time.CLOCK_BOOTTIME), 0
@@ -425,7 +425,7 @@ class Recorder:
             self._printed.note(now, size)
 
     def _look_at_task(self) -> None:
-        """Observation what the first task of this node has asked for."""
+        """Note what the first task of this node has asked for."""
         now = time.clock_gettime(time.CLOCK_BOOTTIME)
         processes = self._task_tree(
             _MANY_PROCESSES if self.pause_s == PAUSE_S else _MOST_PROCESSES
@@ -468,7 +468,7 @@ class Recorder:
             )
 
     def _look_at_mounts(self, now: float, processes: Sequence[int]) -> None:
-        """Observation a mount that hides the case's directory or a part of it, also from a tool with mounts of its own."""
+        """Note a mount that hides the case's directory or a part of it, also from a tool with mounts of its own."""
         if self._directory is None or self._own is None:
             return
         for pid in processes:

@@ -151,14 +151,14 @@ class Session:
     ended_by: str = ""
 
     def note_signals(self) -> None:
-        """Observation the signal that ends this session before ReFrame, whose handler stays, acts on it."""
+        """Note the signal that ends this session before ReFrame, whose handler stays, acts on it."""
         for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):
             handler = signal.getsignal(number)
             if callable(handler) and not isinstance(handler, _Noted):
                 signal.signal(number, _Noted(self, handler))
 
     def track(self, target: str) -> None:
-        """Observation a target, so that this session's directory on it is removed even by the janitor."""
+        """Note a target, so that this session's directory on it is removed even by the janitor."""
         if target in self.targets:
             return
         self.targets.add(target)
