@@ -3,7 +3,7 @@
 SHELL := bash
 .DEFAULT_GOAL := help
 
-ifdef TARGET
+ifneq ($(origin TARGET),undefined)
 export IOGAUGE_TARGET := $(TARGET)
 endif
 
@@ -17,14 +17,14 @@ setup: ## make .venv and find the benchmark programs (STACK=bench, or a site's e
 	@$(if $(STACK),ci/bring $(STACK),ci/stack)
 
 bench: ## set up, bring what is missing, run the quick checks (TARGET=/path, ARGS='...'), write the report
-	@[ -z "$$IOGAUGE_TARGET" ] || [ -d "$$IOGAUGE_TARGET" ] || { \
+	@[ -z "$${IOGAUGE_TARGET+named}" ] || [ -d "$$IOGAUGE_TARGET" ] || { \
 	    echo "iogauge: there is no directory $$IOGAUGE_TARGET. Make it, mount its file system, or name" \
 	        "another target" >&2; exit 1; }
 	@[ -z "$$IOGAUGE_TARGET" ] || [ -w "$$IOGAUGE_TARGET" ] || { \
 	    echo "iogauge: you may not write in $$IOGAUGE_TARGET. Name a directory of your own" >&2; exit 1; }
 	@ci/setup
 	@ci/bring
-	@. ./activate && iogauge run --try $(ARGS)
+	@. ./activate && iogauge bench $(ARGS)
 
 test: ## everything that the pipeline demands: lint and tests (ARGS='...' for pytest)
 	@ci/test $(ARGS)

@@ -1,6 +1,6 @@
 """What the suite costs beside plain ReFrame, in CPU seconds of the ReFrame process: to start, to list and to run a case.
 
-    python benchmarks/harness.py [--cases 20] [--tries 3] [--place DIR]
+    python benchmarks/harness.py
 
 Plain ReFrame has its built-in configuration and a trivial test, which sleeps as long as a case of the suite lasts. The best of
 some tries counts. Exit status 1 if a ratio is above its goal, or if a case was not measured.
@@ -25,9 +25,11 @@ from e2e.rig import Rig  # noqa: E402
 from iogauge.workspace import permission  # noqa: E402
 
 #: The suite may take so many times the CPU seconds of plain ReFrame.
-GOALS = {"start": 1.3, "list a case": 1.05, "run a case": 2.0}
-#: Cases that are listed.
-MANY = 1000
+GOALS = {"start": 1.3, "list a case": 1.05, "run a case": 1.5}
+#: Cases that are listed, cases that are run, and runs of each command.
+MANY, CASES, TRIES = 1000, 20, 3
+#: On storage.
+PLACE = Path("/var/tmp")
 OURS = ("-c", "checks/fio_random_read.py", "-n", "FioRandomRead%block=4KiB")
 VALID = ("PASS", "UNREFERENCED", "UNSTABLE", "CONTAMINATED")
 
@@ -63,17 +65,16 @@ class Trivial(rfm.RunOnlyRegressionTest):
 
 @dataclass(frozen=True)
 class Side:
-    """One of the two: the options that select a case, its environment, and how often each command runs."""
+    """One of the two: the options that select a case, and its environment."""
 
     words: tuple[str, ...]
     environment: Mapping[str, str]
-    tries: int
 
     def cost(self, count: int, expected: str, *options: str) -> tuple[float, float]:
         """Least wall-clock and CPU seconds of ReFrame over so many cases; it must print what is expected."""
         command = [sys.executable, "-c", _MAIN, *self.words, f"--repeat={count}"]
         walls, cpus = [], []
-        for _ in range(self.tries):
+        for _ in range(TRIES):
             start = time.perf_counter()
             done = subprocess.run(
                 [*command, *options],
@@ -97,12 +98,12 @@ class Side:
         many = self.cost(MANY, f"Found {MANY} check(s)", "-l")[1]
         return {"start": first, "list a case": (many - first) / (MANY - 1)}
 
-    def running(self, cases: int) -> tuple[float, float]:
+    def running(self) -> tuple[float, float]:
         """Wall-clock and CPU seconds to run one more case."""
         words = ("-r", "--exec-policy=serial", "--nocolor")
         wall, cpu = self.cost(1, "/1 test case(s)", *words)
-        walls, cpus = self.cost(cases, f"/{cases} test case(s)", *words)
-        return (walls - wall) / (cases - 1), (cpus - cpu) / (cases - 1)
+        walls, cpus = self.cost(CASES, f"/{CASES} test case(s)", *words)
+        return (walls - wall) / (CASES - 1), (cpus - cpu) / (CASES - 1)
 
 
 def check_records(rig: Rig, expected: int) -> None:
@@ -116,27 +117,15 @@ def check_records(rig: Rig, expected: int) -> None:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
-    )
-    parser.add_argument("--cases", type=int, default=20, help="cases that are run")
-    parser.add_argument("--tries", type=int, default=3, help="runs of each command")
-    parser.add_argument(
-        "--place",
-        type=Path,
-        default=Path(tempfile.gettempdir()),
-        help="directory on storage",
-    )
-    given = parser.parse_args()
-    with tempfile.TemporaryDirectory(
-        prefix="iogauge-harness-", dir=given.place
-    ) as name:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="iogauge-harness-", dir=PLACE) as name:
         base = Path(name)
         limits = {"case_bytes": "64 MiB", "max_foreign": "100 %", "max_spread": "100 %"}
         rig = Rig(base=base / "rig", target=base / "target", limits=limits)
         (rig.target / permission.MARKER).touch()
         cpu_file = str(base / "cpu")
-        suite = Side(OURS, rig.environment(CPU_FILE=cpu_file), given.tries)
+        suite = Side(OURS, rig.environment(CPU_FILE=cpu_file))
         own = {
             k: v
             for k, v in os.environ.items()
@@ -146,15 +135,14 @@ def main() -> int:
         plain = Side(
             ("-c", str(trivial), "--prefix", str(base / "plain")),
             {**own, "CPU_FILE": cpu_file},
-            given.tries,
         )
 
         ours = suite.listing()
-        wall, ours["run a case"] = suite.running(given.cases)
-        check_records(rig, (1 + given.cases) * given.tries)
+        wall, ours["run a case"] = suite.running()
+        check_records(rig, (1 + CASES) * TRIES)
         trivial.write_text(_TRIVIAL.format(seconds=wall))
         theirs = plain.listing()
-        theirs["run a case"] = plain.running(given.cases)[1]
+        theirs["run a case"] = plain.running()[1]
     print(
         "| CPU seconds | plain ReFrame | this suite | ratio | goal |\n|---|---|---|---|---|"
     )

@@ -1,6 +1,6 @@
 """Sessions killed at random moments: what is left, what is lost, what runs on.
 
-    nice python benchmarks/kills.py [--kills 1000] [--seed 1] [--workers 4] [--place DIR]
+    nice python benchmarks/kills.py [--kills 1000] [--seed 1]
 
 Each worker has a small ext4 of its own (a plain directory where that cannot be mounted) on which foreign files, another
 user's session and a living session of the caller's lie. It runs real sessions of one to three small cases of fio on it, or of one of
@@ -81,6 +81,8 @@ ENDED = re.compile(
 RAN = re.compile(
     r"\] Ran ([0-9]+)/[0-9]+ test case.* ([0-9]+) skipped, ([0-9]+) aborted"
 )
+#: Sessions at once.
+WORKERS = 4
 #: How often the records are read while a session runs.
 LOOK_S = 0.2
 
@@ -440,13 +442,6 @@ def main() -> None:
     )
     parser.add_argument("--kills", type=int, default=1000)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--workers", type=int, default=4)
-    parser.add_argument(
-        "--place",
-        type=Path,
-        default=Path(tempfile.gettempdir()),
-        help="directory on storage",
-    )
     given = parser.parse_args()
     chance = random.Random(given.seed)
     all_kinds = [
@@ -455,16 +450,16 @@ def main() -> None:
     kills = [(k, int(n)) for k, n in (all_kinds * given.kills)[: given.kills]]
     chance.shuffle(kills)
     start = time.monotonic()
-    base = Path(tempfile.mkdtemp(prefix="iogauge-kills-", dir=given.place))
-    with multiprocessing.get_context("fork").Pool(given.workers) as pool:
+    base = Path(tempfile.mkdtemp(prefix="iogauge-kills-"))
+    with multiprocessing.get_context("fork").Pool(WORKERS) as pool:
         jobs = [
             (
                 base / f"w{n}",
                 base / f"w{n}" / "place",
                 given.seed * 1000 + n,
-                kills[n :: given.workers],
+                kills[n::WORKERS],
             )
-            for n in range(given.workers)
+            for n in range(WORKERS)
         ]
         results = pool.starmap(work, jobs)
     done: Counter[str] = Counter()

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """How often a needle cries wolf, and what it finds: simulated passes, decided by the suite's own code.
 
-    benchmarks/needle.py [--passes N] [--seed TEXT]
+    benchmarks/needle.py [--passes N]
 
 Prints how sure a needle is, and ends with 1 if it names more than one healthy case in a hundred (turns that differ by
 half prove nothing), or misses a probe at a hundredth of its rate, or at half of it beside turns that differ by 15 % or
@@ -18,9 +18,8 @@ import itertools
 import math
 import random
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 
 from iogauge_extras.needle.slow_probes import Needle, decide
 from iogauge_extras.needle.turns import again, orders, turns_again
@@ -85,7 +84,7 @@ NOISES: Mapping[str, Noise] = {
 #: The share of healthy cases that may be named, and that of slow probes that must be.
 FALSE, FOUND = 0.01, 0.95
 UNSURE = ("turns 48 %",)
-#: The noises of the table of what is found.
+#: The noises in which slow probes are looked for.
 FOUND_IN = (
     "turns 5 %",
     "turns 8 %",
@@ -176,22 +175,13 @@ def passes(
     seed: str,
     slow: float | None = None,
     rounds: int = ROUNDS,
-    many: int = 1,
 ) -> Iterator[Needle]:
-    """Yield passes without end; ``many`` probes from ``p000`` on have the share ``slow`` of their rate."""
+    """Yield passes without end; ``p000`` has the share ``slow`` of its rate."""
     source = random.Random(seed)
     for number in range(1 << 30):
-        shares = (
-            {}
-            if slow is None
-            else dict.fromkeys((f"p{k:03}" for k in range(many)), slow)
-        )
+        shares = {} if slow is None else {"p000": slow}
         storage = Storage(probes, noise, source, shares)
         yield one_pass(storage, ("write.fio", "read.fio")[number % 2], rounds)
-
-
-def _percent(share: float) -> str:
-    return "0" if share == 0 else f"{share:.2%}" if share < 0.01 else f"{share:.0%}"
 
 
 def least(share: float, count: int) -> float:
@@ -199,100 +189,48 @@ def least(share: float, count: int) -> float:
     return share - 3.1 * math.sqrt(share * (1 - share) / count)
 
 
-class Tables:
-    """The tables, and what of the promise does not hold."""
-
-    def __init__(self, count: int, seed: str) -> None:
-        self.count, self.seed = count, seed
-        self.broken: list[str] = []
-
-    def number(self, probes: int) -> int:
-        """Passes over so many probes: fewer over many."""
-        if probes <= 16:
-            return self.count
-        return max(1, self.count * 4 // math.isqrt(4 * probes))
-
-    def healthy(self, name: str, probes: int) -> str:
-        """Shares of healthy cases that name one, and that decide nothing."""
-        endless = passes(probes, NOISES[name], f"{self.seed} {name} {probes}")
-        found = [outcome(n) for n in itertools.islice(endless, 2 * self.number(probes))]
-        cases = list(zip(found[::2], found[1::2], strict=True))
-        failed = sum("FAIL" in case for case in cases) / len(cases)
-        undecided = sum("FAIL" not in s and "UNSTABLE" in s for s in cases) / len(cases)
-        if name not in UNSURE and 1 - failed < least(1 - FALSE, len(cases)):
-            self.broken.append(
-                f"{name}: {failed:.1%} of healthy cases with {probes} probes are named"
-            )
-        return f"{_percent(failed)} / {_percent(undecided)}"
-
-    def with_slow(self, name: str, slow: float, probes: int) -> str:
-        """Shares of passes that name the slow probe, and that decide nothing."""
-        seed = f"{self.seed} {name} {probes} {slow}"
-        endless = passes(probes, NOISES[name], seed, slow)
-        found = list(itertools.islice(endless, max(1, self.number(probes) // 2)))
-        named = sum("p000" in [p.name for p in n.slow] for n in found) / len(found)
-        undecided = sum(outcome(n) == "UNSTABLE" for n in found) / len(found)
-        sure = slow == 0.01 or (slow == 0.5 and name in FOUND_IN[:3])
-        if sure and named < least(FOUND, len(found)):
-            self.broken.append(f"{name}: {named:.0%} of probes at {slow:.0%} are named")
-        return f"{_percent(named)} / {_percent(undecided)}"
-
-    def servers(self, name: str, slow: float | None, many: int, probes: int) -> str:
-        """Share of passes that name a server of four targets, of which ``many`` of the first one are slow."""
-        total = self.count // 20
-        endless = passes(probes, NOISES[name], f"{name} {probes}", slow, many=many)
-        servers = {f"p{k:03}": f"s{k // 4}" for k in range(probes)}
-        named = sum(
-            bool(n.slow_servers(servers)) for n in itertools.islice(endless, total)
-        )
-        if many < 4 and 1 - named / total < least(1 - FALSE, total):
-            self.broken.append(
-                f"{name}: a healthy server is named in {named} of {total} passes"
-            )
-        return _percent(named / total)
+def healthy(name: str, probes: int, count: int) -> tuple[str, bool]:
+    """A line about healthy cases of two passes, and whether few enough name a probe."""
+    endless = passes(probes, NOISES[name], f"{name} {probes}")
+    found = [outcome(needle) for needle in itertools.islice(endless, 2 * count)]
+    cases = list(zip(found[::2], found[1::2], strict=True))
+    failed = sum("FAIL" in case for case in cases) / count
+    undecided = sum("FAIL" not in s and "UNSTABLE" in s for s in cases) / count
+    text = f"{name}, {probes} healthy probes: {failed:.2%} of cases name one, {undecided:.0%} decide nothing"
+    return text, name in UNSURE or 1 - failed >= least(1 - FALSE, count)
 
 
-def show(
-    title: str, sizes: Sequence[int], rows: Mapping[str, Callable[[int], str]]
-) -> None:
-    """Print a table with a column for each number of probes."""
-    print(
-        f"\n{title}\n\n| noise | {' | '.join(map(str, sizes))} |\n|---|{'---|' * len(sizes)}"
-    )
-    for name, cell in rows.items():
-        print(f"| {name} | {' | '.join(map(cell, sizes))} |", flush=True)
+def with_slow(name: str, slow: float, probes: int, count: int) -> tuple[str, bool]:
+    """A line about passes over a slow probe, and whether enough name it."""
+    endless = passes(probes, NOISES[name], f"{name} {probes} {slow}", slow)
+    found = list(itertools.islice(endless, count))
+    named = sum("p000" in [p.name for p in n.slow] for n in found) / count
+    undecided = sum(outcome(n) == "UNSTABLE" for n in found) / count
+    sure = slow == 0.01 or (slow == 0.5 and name in FOUND_IN[:3])
+    text = f"{name}, one of {probes} probes at {slow:.0%}: {named:.0%} of passes name it, {undecided:.0%} decide nothing"
+    return text, not sure or named >= least(FOUND, count)
+
+
+def lines(count: int) -> Iterator[tuple[str, bool]]:
+    """A line for each noise, number of probes and slowness, and whether the promise holds there; fewer passes over many probes."""
+    for probes in SIZES:
+        few = count if probes <= 16 else max(2, count * 4 // math.isqrt(4 * probes))
+        for name in NOISES:
+            yield healthy(name, probes, few)
+        for name, slow in itertools.product(FOUND_IN, (0.7, 0.5, 0.01)):
+            yield with_slow(name, slow, probes, few // 2)
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument(
         "--passes", type=int, default=2000, help="up to 16 probes; fewer for more"
     )
-    parser.add_argument("--seed", default="needle")
-    given = parser.parse_args()
-    tables = Tables(given.passes, given.seed)
-    healthy = {name: partial(tables.healthy, name) for name in NOISES}
-    show(
-        "Healthy probes: a case (two passes) names one / decides nothing",
-        SIZES,
-        healthy,
-    )
-    slow = {
-        f"{name}, {share:.0%}": partial(tables.with_slow, name, share)
-        for name, share in itertools.product(FOUND_IN, (0.7, 0.5, 0.01))
-    }
-    show("One slow probe: a pass names it / decides nothing", SIZES, slow)
-    servers = {
-        f"{name}, {many} slow": partial(tables.servers, name, share, many)
-        for name, (share, many) in itertools.product(
-            FOUND_IN, ((None, 0), (0.5, 1), (0.5, 4))
-        )
-    }
-    title = "Servers of four targets: of healthy ones, with a slow target, with a slow server"
-    show(title, (8, 16, 64, 400, 1000), servers)
-    for line in tables.broken:
-        print(f"needle: {line}")
-    return bool(tables.broken)
+    broken = False
+    for text, holds in lines(parser.parse_args().passes):
+        print(text if holds else f"{text}: BROKEN", flush=True)
+        broken |= not holds
+    return broken
 
 
 if __name__ == "__main__":

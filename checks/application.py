@@ -2,11 +2,11 @@
 
 from reframe.core.builtins import parameter, run_after
 
-from iogauge.cases import sweep, words
+from iogauge.cases import sweep, vocabulary
 from iogauge_extras.suites.wrf_check import WrfOutputCheck
 
 
-@sweep.simple_test_if(sweep.environments(words.WRF_IO))
+@sweep.simple_test_if(sweep.environments(vocabulary.WRF_IO))
 class WrfOutput(WrfOutputCheck):
     descr = "A weather model's output through PnetCDF, from open to close and sync, and its input"
     tags = {"wrf_io", "weekly", "acceptance"}

@@ -2,13 +2,13 @@
 
 import reframe as rfm
 
-from iogauge.cases import words
-from iogauge_extras.loads.fio_loads_check import EnduranceCheck
+from iogauge.cases import vocabulary
+from iogauge_extras.loads.endurance_check import EnduranceCheck
 
 
 @rfm.simple_test
 class Endurance(EnduranceCheck):
     descr = "A sequential write with O_DIRECT for hours, sampled several times a second"
-    valid_systems = [f"+{words.TARGET} +{words.O_DIRECT}"]
+    valid_systems = [f"+{vocabulary.TARGET} +{vocabulary.O_DIRECT}"]
     tags = {"fio", "acceptance"}
     transfer = 4 << 20

@@ -3,13 +3,13 @@
 import reframe as rfm
 from reframe.core.builtins import parameter
 
-from iogauge.cases import FioRandomReadCheck, words
+from iogauge.cases import FioRandomReadCheck, vocabulary
 
 
 @rfm.simple_test
 class FioRandomRead(FioRandomReadCheck):
     descr = "Random reads with O_DIRECT, one in flight for each task"
-    valid_systems = [f"+{words.TARGET} +{words.O_DIRECT}"]
+    valid_systems = [f"+{vocabulary.TARGET} +{vocabulary.O_DIRECT}"]
     tags = {"fio", "quick", "daily", "weekly", "acceptance"}
 
     block = parameter(["4KiB", "32KiB", "128KiB"], loggable=True)

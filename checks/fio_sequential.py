@@ -3,7 +3,7 @@
 import reframe as rfm
 from reframe.core.builtins import parameter, run_after
 
-from iogauge.cases import FioSequentialCheck, words
+from iogauge.cases import FioSequentialCheck, vocabulary
 
 
 @rfm.simple_test
@@ -19,7 +19,7 @@ class FioSequential(FioSequentialCheck):
         self.file_per_process = self.files == "per-process"
         self.o_direct = self.cache == "direct"
         if self.o_direct:
-            self.valid_systems = [f"+{words.TARGET} +{words.O_DIRECT}"]
+            self.valid_systems = [f"+{vocabulary.TARGET} +{vocabulary.O_DIRECT}"]
         self.tags = {"fio", "daily", "weekly", "acceptance"}
         if self.block == "1MiB" and (self.o_direct or self.file_per_process):
             self.tags.add("quick")

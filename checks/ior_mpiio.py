@@ -3,13 +3,13 @@
 import reframe as rfm
 from reframe.core.builtins import parameter, run_after
 
-from iogauge.cases import IorCheck, words
+from iogauge.cases import IorCheck, vocabulary
 
 
 @rfm.simple_test
 class IorMpiio(IorCheck):
     descr = "Bandwidth of write and read with IOR, MPI-IO"
-    needs = words.IOR_MPIIO
+    needs = vocabulary.IOR_MPIIO
     back_end = "MPIIO"
 
     files = parameter(["per-process", "shared"], loggable=True)

@@ -3,7 +3,7 @@
 import reframe as rfm
 from reframe.core.builtins import parameter, run_after
 
-from iogauge.cases import IorCheck, words
+from iogauge.cases import IorCheck, vocabulary
 
 
 @rfm.simple_test
@@ -22,7 +22,7 @@ class IorPosix(IorCheck):
             self.transfer, self.share = 4096, 16
         self.o_direct = self.cache == "direct"
         if self.o_direct:
-            self.valid_systems = [f"+{words.TARGET} +{words.O_DIRECT}"]
+            self.valid_systems = [f"+{vocabulary.TARGET} +{vocabulary.O_DIRECT}"]
         self.tags = {"ior", "daily", "weekly", "acceptance"}
         if not self.random and (self.o_direct or self.file_per_process):
             self.tags.add("quick")

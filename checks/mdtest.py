@@ -3,13 +3,7 @@
 import reframe as rfm
 from reframe.core.builtins import parameter, run_after
 
-from iogauge.cases import (
-    DirectoryLayout,
-    Layout,
-    MdtestCheck,
-    MdtestOnMdtsCheck,
-    sweep,
-)
+from iogauge.cases import Layout, MdtestCheck, sweep
 
 
 @rfm.simple_test
@@ -55,38 +49,6 @@ class MdtestShape(MdtestCheck):
 
 def _on_lustre(extras):
     return extras.target.striped_by == "lustre"
-
-
-def _several_metadata_targets(extras):
-    declared = extras.topology.metadata_targets if extras.topology else None
-    return _on_lustre(extras) and declared and declared > 1
-
-
-#: Words for a directory that is striped over all metadata targets.
-_ALL = "all"
-
-
-@rfm.simple_test
-class MdtestOnMdts(MdtestOnMdtsCheck):
-    descr = "Empty files in a directory over all metadata targets, or on one of them"
-    tags = {"mdtest", "weekly", "acceptance"}
-    share = 4
-
-    #: All, or the number of one.
-    mdts = parameter([_ALL, *map(str, sweep.points("metadata_targets"))], loggable=True)
-
-    @run_after("init")
-    def choose(self):
-        one = None if self.mdts == _ALL else int(self.mdts)
-        self.directory_layout = DirectoryLayout(
-            target=one, stripes=-1 if one is None else 1
-        )
-        self.valid_systems = sweep.partitions_of(
-            lambda extras: (
-                _several_metadata_targets(extras)
-                and (one is None or one in extras.sweeps.metadata_targets)
-            )
-        )
 
 
 #: Data of each file up to here lie with its metadata.

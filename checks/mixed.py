@@ -2,7 +2,7 @@
 
 from reframe.core.builtins import parameter, run_after
 
-from iogauge.cases import sweep, words
+from iogauge.cases import sweep, vocabulary
 from iogauge_extras.loads.mixed_check import MixedCheck
 
 
@@ -22,7 +22,7 @@ class Mixed(MixedCheck):
         self.tags = {"fio", "weekly", "acceptance"}
         if (self.order, self.cache, self.span) == ("random", "direct", "one-client"):
             self.tags.add("daily")
-        needs = (words.O_DIRECT,) if self.o_direct else ()
+        needs = (vocabulary.O_DIRECT,) if self.o_direct else ()
         self.valid_systems = sweep.partitions("read_shares", self.reads, *needs)
         if self.span == "all":
             several = sweep.partitions_of(lambda extras: extras.scale.nodes > 1)

@@ -1,23 +1,14 @@
-"""A slow part among many: every storage target, every metadata target, every node alone."""
+"""A slow part among many: every storage target, every node alone."""
 
 import reframe as rfm
 from reframe.core.builtins import run_after
 
 from iogauge.cases import sweep, traits
-from iogauge_extras.needle.needle_check import (
-    MdtNeedleCheck,
-    NodeNeedleCheck,
-    TargetNeedleCheck,
-)
+from iogauge_extras.needle.needle_check import NodeNeedleCheck, TargetNeedleCheck
 
 
 def _several_targets(extras):
     declared = extras.topology.targets if extras.topology else None
-    return extras.target.striped_by == "lustre" and declared and declared > 1
-
-
-def _several_metadata_targets(extras):
-    declared = extras.topology.metadata_targets if extras.topology else None
     return extras.target.striped_by == "lustre" and declared and declared > 1
 
 
@@ -35,16 +26,6 @@ class TargetNeedle(TargetNeedleCheck):
     @run_after("init")
     def choose(self):
         self.valid_systems = sweep.partitions_of(_several_targets)
-
-
-@rfm.simple_test
-class MdtNeedle(MdtNeedleCheck):
-    descr = "Every metadata target alone, and the slow one by name"
-    tags = {"fio", "needle", "weekly", "acceptance"}
-
-    @run_after("init")
-    def choose(self):
-        self.valid_systems = sweep.partitions_of(_several_metadata_targets)
 
 
 @rfm.simple_test

@@ -1,8 +1,8 @@
-"""Random reads of many small blocks: by one client and by all, from some servers or boxes and from all."""
+"""Random reads of many small blocks: by one client and by all, from one server or box and from all."""
 
 from reframe.core.builtins import parameter, run_after
 
-from iogauge.cases import span_of_boxes, sweep, words
+from iogauge.cases import sweep, vocabulary
 from iogauge_extras.loads.random_read_check import ChecksumCheck, RandomReadCheck
 
 _BLOCKS = ["4KiB", "32KiB", "128KiB"]
@@ -14,26 +14,24 @@ def _parts(extras):
     if extras.target.striped_by != "lustre" or servers is None:
         return []
     if servers.per_box:
-        return [span_of_boxes(number) for number in range(1, servers.boxes)]
+        return ["one-box"] if servers.boxes > 1 else []
     return ["one-server"] if servers.count > 1 else []
 
 
-#: Spans of a part of the servers, on any partition of the system.
-_PARTS = dict.fromkeys(["one-server", "one-box", *sweep.found(_parts)])
-
-
-@sweep.simple_test_if(sweep.points("tasks_per_client", words.O_DIRECT))
+@sweep.simple_test_if(sweep.points("tasks_per_client", vocabulary.O_DIRECT))
 class RandomRead(RandomReadCheck):
     descr = "Random reads with O_DIRECT by the processes of one or all clients"
 
     block = parameter(_BLOCKS, loggable=True)
-    span = parameter(["one-client", *_PARTS, "all"], loggable=True)
-    tasks = parameter(sweep.points("tasks_per_client", words.O_DIRECT), loggable=True)
+    span = parameter(["one-client", "one-server", "one-box", "all"], loggable=True)
+    tasks = parameter(
+        sweep.points("tasks_per_client", vocabulary.O_DIRECT), loggable=True
+    )
 
     @run_after("init")
     def choose(self):
         self.valid_systems = sweep.partitions(
-            "tasks_per_client", self.tasks, words.O_DIRECT
+            "tasks_per_client", self.tasks, vocabulary.O_DIRECT
         )
         if self.span != "one-client":
             several = sweep.partitions_of(lambda extras: extras.scale.nodes > 1)
@@ -46,16 +44,18 @@ class RandomRead(RandomReadCheck):
         self.tags = {"fio", "weekly", "acceptance"}
 
 
-@sweep.simple_test_if(sweep.points("tasks_per_client", words.CHECKSUMS))
+@sweep.simple_test_if(sweep.points("tasks_per_client", vocabulary.CHECKSUMS))
 class ChecksumOverhead(ChecksumCheck):
     descr = "Random reads of one client with Lustre's checksums and without"
     tags = {"fio", "acceptance"}
 
     block = parameter(_BLOCKS, loggable=True)
-    tasks = parameter(sweep.points("tasks_per_client", words.CHECKSUMS), loggable=True)
+    tasks = parameter(
+        sweep.points("tasks_per_client", vocabulary.CHECKSUMS), loggable=True
+    )
 
     @run_after("init")
     def choose(self):
         self.valid_systems = sweep.partitions(
-            "tasks_per_client", self.tasks, words.CHECKSUMS
+            "tasks_per_client", self.tasks, vocabulary.CHECKSUMS
         )

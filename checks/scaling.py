@@ -6,7 +6,7 @@ wrote.
 
 from reframe.core.builtins import parameter, run_after
 
-from iogauge.cases import PinnedFilesCheck, sweep, words
+from iogauge.cases import PinnedFilesCheck, sweep, vocabulary
 
 
 @sweep.simple_test_if(sweep.points("tasks_per_node"))
@@ -40,15 +40,17 @@ class TaskScaling(PinnedFilesCheck):
         return {**declared, "tasks_per_node": self.tasks, "total_bytes": share}
 
 
-@sweep.simple_test_if(sweep.points("servers", words.LUSTRE))
+@sweep.simple_test_if(sweep.points("servers", vocabulary.LUSTRE))
 class ServerScaling(PinnedFilesCheck):
     descr = "Bandwidth by object storage servers that hold the files"
 
-    servers = parameter(sweep.points("servers", words.LUSTRE), loggable=True)
+    servers = parameter(sweep.points("servers", vocabulary.LUSTRE), loggable=True)
 
     @run_after("init")
     def choose(self):
-        self.valid_systems = sweep.partitions("servers", self.servers, words.LUSTRE)
+        self.valid_systems = sweep.partitions(
+            "servers", self.servers, vocabulary.LUSTRE
+        )
         self.tags = {"ior", "scaling", "weekly", "acceptance"}
 
     def servers_used(self):

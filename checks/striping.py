@@ -3,7 +3,7 @@
 import reframe as rfm
 from reframe.core.builtins import parameter, run_after
 
-from iogauge.cases import Layout, sweep, words
+from iogauge.cases import Layout, sweep, vocabulary
 from iogauge_extras.suites.shared_check import (
     AggregatorsCheck,
     DefaultWritersCheck,
@@ -16,49 +16,55 @@ from iogauge_extras.suites.shared_check import (
 _APIS = ["MPIIO", "HDF5", "NCMPI"]
 
 
-@sweep.simple_test_if(sweep.points("stripe_counts", words.LUSTRE))
+@sweep.simple_test_if(sweep.points("stripe_counts", vocabulary.LUSTRE))
 class StripeCount(SharedFileCheck):
     descr = "Collective write of a shared file by stripe count"
 
     api = parameter(_APIS, loggable=True)
-    stripe_count = parameter(sweep.points("stripe_counts", words.LUSTRE), loggable=True)
+    stripe_count = parameter(
+        sweep.points("stripe_counts", vocabulary.LUSTRE), loggable=True
+    )
 
     @run_after("init")
     def choose(self):
         self.choose_back_end(self.api)
         self.valid_systems = sweep.partitions(
-            "stripe_counts", self.stripe_count, words.LUSTRE
+            "stripe_counts", self.stripe_count, vocabulary.LUSTRE
         )
 
 
-@sweep.simple_test_if(sweep.points("stripe_sizes", words.LUSTRE))
+@sweep.simple_test_if(sweep.points("stripe_sizes", vocabulary.LUSTRE))
 class StripeSize(SharedFileCheck):
     descr = "Collective write of a shared file over all storage targets by stripe size"
 
     api = parameter(_APIS, loggable=True)
-    stripe_size = parameter(sweep.points("stripe_sizes", words.LUSTRE), loggable=True)
+    stripe_size = parameter(
+        sweep.points("stripe_sizes", vocabulary.LUSTRE), loggable=True
+    )
 
     @run_after("init")
     def choose(self):
         self.choose_back_end(self.api)
         self.valid_systems = sweep.partitions(
-            "stripe_sizes", self.stripe_size, words.LUSTRE
+            "stripe_sizes", self.stripe_size, vocabulary.LUSTRE
         )
 
     def layout(self):
         return Layout(stripe_count=-1, stripe_bytes=self.stripe_size)
 
 
-@sweep.simple_test_if(sweep.points("striping_hints", words.LUSTRE))
+@sweep.simple_test_if(sweep.points("striping_hints", vocabulary.LUSTRE))
 class StripeHints(HintedFileCheck):
     descr = "Collective write of a shared file whose stripes the MPI library makes, by hints"
 
-    stripe_size = parameter(sweep.points("striping_hints", words.LUSTRE), loggable=True)
+    stripe_size = parameter(
+        sweep.points("striping_hints", vocabulary.LUSTRE), loggable=True
+    )
 
     @run_after("init")
     def choose(self):
         self.valid_systems = sweep.partitions(
-            "striping_hints", self.stripe_size, words.LUSTRE
+            "striping_hints", self.stripe_size, vocabulary.LUSTRE
         )
 
 
@@ -110,18 +116,18 @@ class Aggregators(AggregatorsCheck):
         self.valid_systems = sweep.partitions("aggregators", self.aggregators)
 
 
-@sweep.simple_test_if(sweep.points("default_writers", words.LUSTRE))
+@sweep.simple_test_if(sweep.points("default_writers", vocabulary.LUSTRE))
 class DefaultWriters(DefaultWritersCheck):
     descr = "Collective write without hints: how many tasks the MPI library lets write, by stripe count"
 
     api = parameter(_APIS, loggable=True)
     stripe_count = parameter(
-        sweep.points("default_writers", words.LUSTRE), loggable=True
+        sweep.points("default_writers", vocabulary.LUSTRE), loggable=True
     )
 
     @run_after("init")
     def choose(self):
         self.choose_back_end(self.api)
         self.valid_systems = sweep.partitions(
-            "default_writers", self.stripe_count, words.LUSTRE
+            "default_writers", self.stripe_count, vocabulary.LUSTRE
         )

@@ -8,7 +8,7 @@ A provider runs these three scenarios every day; docs/scenarios.md names the doc
 import reframe as rfm
 from reframe.core.builtins import parameter, run_after
 
-from iogauge.cases import IorCheck, words
+from iogauge.cases import IorCheck, vocabulary
 
 
 @rfm.simple_test
@@ -32,7 +32,7 @@ class Burst(IorCheck):
 @rfm.simple_test
 class Steady(IorCheck):
     descr = "A long sequential write with O_DIRECT in segments of one transfer"
-    valid_systems = [f"+{words.TARGET} +{words.O_DIRECT}"]
+    valid_systems = [f"+{vocabulary.TARGET} +{vocabulary.O_DIRECT}"]
     tags = {"ior", "acceptance"}
     o_direct = True
     reads = False
@@ -79,7 +79,7 @@ class AccessMatrix(IorCheck):
         # The document gives small transfers 128 MiB for a task and large ones 4 GiB.
         self.share = 32 if self.transfer == 4096 else 1
         if self.o_direct:
-            self.valid_systems = [f"+{words.TARGET} +{words.O_DIRECT}"]
+            self.valid_systems = [f"+{vocabulary.TARGET} +{vocabulary.O_DIRECT}"]
         self.published = " ".join(
             [
                 "-b={block} -F=1 -e=1 -d=5 -m=1",

@@ -19,7 +19,8 @@ usage() {
 }
 # Two of a script at once would disturb each other. Some file systems have no locks: then both go on.
 alone() {
-    mkdir -p "$home"
+    { mkdir -p "$home" && : >>"$home/$me.lock"; } 2>/dev/null || fail "you may not write in $home:" \
+        "clone the project yourself, or set IOGAUGE_HOME to a directory of your own"
     exec 9>"$home/$me.lock"
     flock -n 9 2>/dev/null || { say "waiting for another ci/$me" && flock 9 2>/dev/null; } || true
 }

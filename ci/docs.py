@@ -9,18 +9,22 @@ library: run it in a shell where `. ./activate` was done, or by make.
 
 from __future__ import annotations
 
+import ast
 import configparser
 import importlib
 import pkgutil
 import re
+from functools import partial
 from pathlib import Path
 
 import iogauge_extras
 from iogauge.guards import catalogue
 from iogauge.judge.verdict import Verdict
 from iogauge.node import keys
+from iogauge.node.kinds import KINDS, Kind
 
 ROOT = Path(__file__).resolve().parents[1]
+LIBRARY = ROOT / "reframe" / "src" / "iogauge"
 
 
 def guards() -> str:
@@ -91,9 +95,90 @@ def verdicts() -> str:
     return "\n".join(rows)
 
 
+#: Where a case goes, from its scenario to its verdict: files of the library, or of the project.
+WALK = (
+    "checks/ior_posix.py",
+    *("cases/ior.py", "cases/storage.py", "cases/judged.py"),
+    *("plan/case.py", "plan/script.py", "job/job.sh", "job/opening.py"),
+    *("plan/observations.py", "evidence/collect.py"),
+    *("guards/catalogue.py", "guards/views.py", "judge/decide.py", "judge/verdict.py"),
+)
+
+
+def _first_sentence(file: Path) -> str:
+    text = file.read_text(encoding="utf-8")
+    if file.suffix == ".py":
+        text = ast.get_docstring(ast.parse(text)) or ""
+    else:
+        text = text.split("iogauge: ")[1]
+    return " ".join(text.split()).partition(". ")[0].removesuffix(".")
+
+
+def walk() -> str:
+    """The table of a case's way through the library, from the first sentence of each file."""
+    rows = ["| file | what it is |", "|---|---|"]
+    for name in WALK:
+        file = LIBRARY / name
+        if not file.exists():
+            file = ROOT / name
+        rows.append(f"| `{name}` | {_first_sentence(file)} |")
+    return "\n".join(rows)
+
+
+#: What is added, an example that is there, and what finds it.
+EXAMPLES = {
+    "check": ("`IorHard`", r"\bIorHard\b"),
+    "tool": ("`wrf_io`", r"\bWRF_IO\b|\bwrf_io\b"),
+    "guard": ("G5", r"\bfigures\.tail\b|\bG5 tail\b"),
+    "key": ("`limits.queue_wait`", r"\bqueue_wait\b"),
+    "type": ("`gpfs`", r"\bgpfs\b"),
+}
+
+
+def example(kind: str) -> str:
+    """The files in which an example of what is added stands."""
+    name, pattern = EXAMPLES[kind]
+    files = [ROOT / "CHANGELOG.md"]
+    for place, ending in (
+        *(
+            ("checks", "py"),
+            ("reframe/src", "py"),
+            ("tests/unit", "py"),
+            ("docs", "md"),
+        ),
+        ("site-configs", "yaml"),
+    ):
+        files += sorted((ROOT / place).rglob(f"*.{ending}"))
+    found = []
+    for file in files:
+        if re.search(pattern, file.read_text(encoding="utf-8")):
+            path = str(file.relative_to(ROOT)).removeprefix("reframe/src/iogauge/")
+            found.append(f"`{path.removeprefix('reframe/src/')}`")
+    return f"{name} stands in {', '.join(found)}."
+
+
+def kinds() -> str:
+    """The table of file-system types, a line for those of which the same is known."""
+    alike: dict[tuple[str, str, str], list[str]] = {}
+    for name, kind in {**KINDS, "`fuse.*` and all others": Kind()}.items():
+        o_direct = "honoured" if kind.honours_o_direct else "not known to be"
+        syncs = "honoured" if kind.syncs else "not known to"
+        alike.setdefault((kind.cache, o_direct, syncs), []).append(name)
+    rows = [
+        "| `target.type` | cache of the client | O_DIRECT | fsync |",
+        "|---|---|---|---|",
+    ]
+    for promises, names in alike.items():
+        rows.append(f"| {', '.join(names)} | {' | '.join(promises)} |")
+    return "\n".join(rows)
+
+
 #: Page, name of the part, what makes it.
 PARTS = (
+    ("CONTRIBUTING.md", "walk", walk),
+    *(("CONTRIBUTING.md", kind, partial(example, kind)) for kind in EXAMPLES),
     ("docs/guards.md", "guards", guards),
+    ("docs/guards.md", "kinds", kinds),
     ("docs/guards.md", "fingerprint", fingerprint),
     ("docs/design.md", "rooms", rooms),
     ("README.md", "verdicts", verdicts),

@@ -38,7 +38,7 @@ FILES = {
 RECORD = Path(__file__).resolve().with_name("stack.json")
 # What a site may switch on or off, under the names that the packages give it: told apart by the fingerprint, and no fault.
 CHOICES = {"lustre", "hdf5", "ncmpi", "parallel-netcdf", "aio", "libaio", "io500"}
-CHOICES |= {"darshan", "elbencho", "iperf3", "osu"}
+CHOICES |= {"darshan", "iperf3", "osu"}
 # Where a site may differ without measuring something else.
 SITE_VARIANTS = {"scheduler", "log_path", "build_system", "dev_path"}
 VIEW = Path(".spack-env") / "view"

@@ -1,19 +1,17 @@
 """For all tests: depth of the properties, order and sharing of the work, signals that reach what is started."""
 
-from __future__ import annotations
-
 import functools
 import gc
 import os
 import shutil
 import signal
-from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
 from xdist.scheduler import LoadScopeScheduling
 
 from support.depth import FULL
+from support.project import ROOT
 
 # readline, which pytest imports, tells all workers the size of a terminal that is not there.
 for name in ("COLUMNS", "LINES"):
@@ -23,7 +21,6 @@ for name in ("COLUMNS", "LINES"):
 if not FULL:
     os.environ.setdefault("HWLOC_COMPONENTS", "-pci,-linuxio,-gl,-opencl,-nvml")
 
-_ROOT = Path(__file__).resolve().parents[1]
 
 #: Programs by the marks of the tests that need them.
 _NEEDS = {"needs_fio": ("fio",), "needs_ior": ("ior", "mdtest", "mpirun")}
@@ -49,44 +46,42 @@ for _number in (signal.SIGHUP, signal.SIGINT):
 
 
 @functools.cache
-def _shares_a_fixture(file: str) -> bool:
+def _shares_a_fixture(file):
     """Whether the tests of a module share a run, a cluster or another thing that is made once."""
-    return 'scope="module"' in (_ROOT / file).read_text()
+    return 'scope="module"' in (ROOT / file).read_text()
 
 
 @functools.cache
-def _is_quick(file: str) -> bool:
+def _is_quick(file):
     """Whether a module of unit tests has no slow test. Slow tests wait, and should wait at the same time."""
-    return "/unit/" in file and "mark.slow" not in (_ROOT / file).read_text()
+    return "/unit/" in file and "mark.slow" not in (ROOT / file).read_text()
 
 
 class _ByModuleThatShares(LoadScopeScheduling):
     """Gives each worker the next test, and a module as a whole if its tests share a fixture or what they have read."""
 
-    def _split_scope(self, nodeid: str) -> str:
+    def _split_scope(self, nodeid):
         file = nodeid.partition("::")[0]
         return file if _is_quick(file) or _shares_a_fixture(file) else nodeid
 
 
-def pytest_configure() -> None:
+def pytest_configure():
     gc.disable()
 
 
-def pytest_collection_finish() -> None:
+def pytest_collection_finish():
     """What was collected stays: no later search for garbage need look at it."""
     gc.freeze()
     gc.enable()
 
 
 @pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(
-    config: pytest.Config, log: object
-) -> LoadScopeScheduling:
+def pytest_xdist_make_scheduler(config, log):
     config.option.loadscopereorder = False
     return _ByModuleThatShares(config, log)
 
 
-def _cheapness(item: pytest.Item) -> int:
+def _cheapness(item):
     file = item.nodeid.partition("::")[0]
     if "/e2e/" in file and _shares_a_fixture(file):
         return 0
@@ -96,13 +91,13 @@ def _cheapness(item: pytest.Item) -> int:
 
 
 @functools.cache
-def _missing(marker: str) -> str:
+def _missing(marker):
     """Return the programs that a mark demands and that are not on PATH."""
     return ", ".join(name for name in _NEEDS[marker] if shutil.which(name) is None)
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(items):
     """Put what takes long first: at the end of a run no worker waits for the last. Skip what needs a missing program."""
     items.sort(key=_cheapness)
     for item in items:
@@ -111,5 +106,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
                 item.add_marker(pytest.mark.skip(reason=f"not on PATH: {missing}"))
         if "/e2e/" in item.nodeid:
             item.add_marker("e2e")
+        if item.get_closest_marker("needs_root") and os.getuid():
+            item.add_marker(pytest.mark.skip(reason="root alone may do this"))
         if item.get_closest_marker("nightly") and not FULL:
             item.add_marker(pytest.mark.skip(reason="IOGAUGE_TEST_FULL=1 runs it"))

@@ -1,7 +1,5 @@
 """Fixtures of the end-to-end tests: a storage directory, a rig for a test, a rig for a module."""
 
-from __future__ import annotations
-
 import contextlib
 import fcntl
 import functools
@@ -10,9 +8,7 @@ import os
 import pickle
 import shutil
 import time
-from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -20,7 +16,6 @@ from e2e.dry_runs import DRY_RUNS
 from e2e.rig import ROOT, Rig, command_of, mount_of, mounted, processes, program_of
 from iogauge.workspace import permission
 from support.devices import Devices, run, unmount
-from support.golden import Case
 from support.shell import kill
 
 _MEMORY = ("tmpfs", "ramfs")
@@ -29,7 +24,7 @@ _IMAGE_BYTES = 15 << 30
 
 
 @pytest.fixture(scope="session")
-def storage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def storage(tmp_path_factory):
     """A directory on storage, not in memory: below $IOGAUGE_TEST_TARGET, pytest's, or the project's.
 
     Root has a file system of its own there, if no target is given: neither the load of other workers nor the machine's
@@ -48,7 +43,7 @@ def storage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     pytest.skip(f"no storage at {', '.join(map(str, places))}: set IOGAUGE_TEST_TARGET")
 
 
-def _own(directory: Path, leaving: contextlib.ExitStack) -> Path:
+def _own(directory, leaving):
     """A new ext4 with a journal below a directory, mounted; the directory itself where that is not possible."""
     image, point = directory / "image", directory / "ext4"
     point.mkdir()
@@ -71,14 +66,14 @@ def _own(directory: Path, leaving: contextlib.ExitStack) -> Path:
 
 
 @pytest.fixture(scope="session")
-def _number() -> Iterator[int]:
+def _number():
     return itertools.count()
 
 
-def _rigs(storage: Path, number: Any) -> Iterator[Callable[..., Rig]]:
-    made: list[Rig] = []
+def _rigs(storage, number):
+    made = []
 
-    def make(**fields: Any) -> Rig:
+    def make(**fields):
         base = storage / f"rig{next(number)}"
         fields.setdefault("target", base / "target")
         made.append(Rig(base=base, **fields))
@@ -102,28 +97,26 @@ def _rigs(storage: Path, number: Any) -> Iterator[Callable[..., Rig]]:
 
 
 @pytest.fixture
-def make_rig(storage: Path, _number: Any) -> Iterator[Callable[..., Rig]]:
+def make_rig(storage, _number):
     """Makes rigs that last for a test; nothing of them may run on."""
     yield from _rigs(storage, _number)
 
 
 @pytest.fixture(scope="module")
-def make_module_rig(storage: Path, _number: Any) -> Iterator[Callable[..., Rig]]:
+def make_module_rig(storage, _number):
     """Makes rigs that last for a module."""
     yield from _rigs(storage, _number)
 
 
 @pytest.fixture(scope="session")
-def dry_run(
-    storage: Path, _number: Any, tmp_path_factory: pytest.TempPathFactory
-) -> Callable[[str], list[Case]]:
+def dry_run(storage, _number, tmp_path_factory):
     """Cases of a dry run by its name. Each is done once, whichever of pytest's workers asks first."""
     shared = tmp_path_factory.getbasetemp()
     if "PYTEST_XDIST_WORKER" in os.environ:
         shared = shared.parent
 
     @functools.cache
-    def cases(name: str) -> list[Case]:
+    def cases(name):
         file = shared / f"dry-run-{name}.pickle"
         with open(f"{file}.lock", "w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
@@ -131,13 +124,13 @@ def dry_run(
                 with contextlib.contextmanager(_rigs)(storage, _number) as make:
                     done = pickle.dumps(DRY_RUNS[name](make))
                 file.write_bytes(done)
-        found: list[Case] = pickle.loads(file.read_bytes())
+        found = pickle.loads(file.read_bytes())
         return found
 
     return cases
 
 
-def _devices(storage: Path, number: Any) -> Iterator[Devices]:
+def _devices(storage, number):
     folder = storage / f"devices{next(number)}"
     folder.mkdir()
     with contextlib.ExitStack() as leaving:
@@ -146,23 +139,17 @@ def _devices(storage: Path, number: Any) -> Iterator[Devices]:
 
 
 @pytest.fixture
-def devices(storage: Path, _number: Any) -> Iterator[Devices]:
+def devices(storage, _number):
     """Loop devices and file systems that last for a test."""
     yield from _devices(storage, _number)
 
 
-@pytest.fixture(scope="module")
-def module_devices(storage: Path, _number: Any) -> Iterator[Devices]:
-    """Loop devices and file systems that last for a module."""
-    yield from _devices(storage, _number)
-
-
 @pytest.fixture
-def small_fs(tmp_path: Path) -> Iterator[Callable[..., Path]]:
+def small_fs(tmp_path):
     """Mounts a small file system of its own; skips where that is not allowed."""
     stack = []
 
-    def make(kind: str, size: int, options: str = "") -> Path:
+    def make(kind, size, options=""):
         context = mounted(tmp_path / "small", kind, size, tmp_path / "image", options)
         try:
             point = context.__enter__()

@@ -50,7 +50,7 @@ def test_zeros_between_write_and_read(rig):
 
 @pytest.mark.needs_ior
 @pytest.mark.parametrize(
-    ("kind", "damage"),
+    "kind, damage",
     [
         ("ext4", 'truncate -s 0 "$file"; truncate -s "$size" "$file"'),
         pytest.param(

@@ -9,7 +9,6 @@ import os
 import re
 import shutil
 import signal
-import struct
 import subprocess
 import sys
 import time
@@ -31,9 +30,7 @@ from e2e.rig import (
 )
 from e2e.test_never_pass import IOR, IOR_BUFFERED
 from e2e.test_scenarios import STAND_INS, striped
-from iogauge.judge.verdict import Verdict
 from iogauge.workspace import directory, lock
-from support import compiler
 from support.hanging import Frozen, Unavailable, mounted
 from support.shell import completed, kill
 
@@ -76,7 +73,7 @@ def start_and_wait(rig, arguments, *program):
 
 @pytest.mark.quick
 @pytest.mark.parametrize(
-    ("number", "program"),
+    "number, program",
     [
         (signal.SIGINT, ()),
         (
@@ -89,7 +86,7 @@ def test_signal(running, number, program):
     rig, arguments = running
     process = start_and_wait(rig, arguments, *program)
     os.kill(process.pid, number)
-    run = rig.finish(process, timeout=60)
+    run = rig.finish(process, timeout=600)
     assert run.rc != 0, run.out
     run.shows_no_pass()
     reason = f"run: {number.name} told the session to end, before the case was decided"
@@ -134,31 +131,17 @@ def test_job_alone_stops_its_tool_and_tidies_up(running):
     rig.assert_clean()
 
 
-def test_a_living_session_is_kept(make_rig):
-    rig = make_rig(limits={"phase_seconds": "60 s"})
-    process = start_and_wait(rig, ["-n", "FioRandomRead%block=4"])
-    try:
-        kept = rig.iogauge("clean")
-        assert kept.rc == 0 and "kept: " in kept.out, kept.out
-        assert rig.leftovers()
-    finally:
-        os.kill(process.pid, signal.SIGTERM)
-        rig.finish(process, timeout=60)
-    rig.assert_clean()
-
-
 def test_what_is_not_provably_ours_is_not_touched(make_rig):
-    """No marker: refused. Links below a session are removed, and not followed."""
+    """No marker: left alone. Links below a session are removed, and not followed."""
     rig = make_rig()
-    session = rig.target / "iogauge" / "somebody" / "20260101T000000-host-1"
-    outside = rig.target / "outside"
+    user = rig.target / "iogauge" / directory.user_name()
+    session, outside = user / "20260101T000000-host-1", rig.target / "outside"
     for folder in (session, outside):
         folder.mkdir(parents=True)
         (folder / "data").write_text("precious")
     (session / "link").symlink_to(outside)
-    words = ("clean", str(session), "--target", str(rig.target))
-    refused = rig.iogauge(*words)
-    assert refused.rc == 1 and "no marker" in " ".join(refused.out.split()), refused.out
+    words = ("clean", "--all", "--target", str(rig.target))
+    assert rig.iogauge(*words).rc == 0
     assert (session / "data").read_text() == "precious"
     (session / ".iogauge-session").write_text("{}")
     done = rig.iogauge(*words)
@@ -313,7 +296,7 @@ def failing(storage, make_rig):
 
 @pytest.mark.needs_ior
 @pytest.mark.parametrize(
-    ("tool", "words", "fail", "told"),
+    "tool, words, fail, told",
     [
         ("mdtest", MDTEST, (WRITE, EDQUOT, 20), os.strerror(EDQUOT)),
         ("fio", RANDOM_READ, (READ, EIO, 50), os.strerror(EIO)),
@@ -346,19 +329,17 @@ def test_a_target_that_dies_under_the_tool(make_rig, small_fs):
     rig = make_rig(tools=("ior",), target=small_fs("ext4", 256 << 20), limits=limits)
     process = start(rig, *IOR, "-S", "transfer_bytes=4096")
     wait_for(lambda: data_of(rig), 60, "the first data")
-    subprocess.run(
-        ["xfs_io", "-x", "-c", "shutdown", str(rig.target)], check=True, timeout=600
-    )
+    completed(["xfs_io", "-x", "-c", "shutdown", str(rig.target)], check=True)
     run = rig.finish(process)
     run.never_passed(
         "ERROR", "Input/output error", f"iogauge clean --target {rig.target}"
     )
     assert run.record["verdict"] == "ERROR"
-    subprocess.run(["umount", str(rig.target)], check=True, timeout=600)
+    completed(["umount", str(rig.target)], check=True)
     # A copy: hosts of other tests may hold the old mount in namespaces of their own.
     image = rig.target.parent / "image"
     copy = shutil.copy(image, image.with_name("copy"))
-    subprocess.run(["mount", "-o", "loop", copy, rig.target], check=True, timeout=600)
+    completed(["mount", "-o", "loop", copy, rig.target], check=True)
     assert rig.leftovers()
     janitor_removes_all(rig)
 
@@ -446,7 +427,8 @@ class TestKilled:
         )
         wait_for(rig.records, 60, "the first record")
         # A fork of iogauge, which has the same command line.
-        (below,) = (pid for pid in those(rig, "run") if name_of(pid) == "reframe")
+        # A fork of ReFrame has its name until it becomes a job.
+        below = min(pid for pid in those(rig, "run") if name_of(pid) == "reframe")
         kill(below)
         run = rig.finish(process)
         assert run.rc == 137, run.out
@@ -493,7 +475,7 @@ def test_who_removes_is_killed_meanwhile(make_rig):
 
 
 @pytest.mark.needs_ior
-@pytest.mark.skipif(os.getuid() != 0, reason="lctl set_param needs root")
+@pytest.mark.needs_root
 def test_checksums_come_back_after_session_and_job_were_killed(make_rig):
     """On the stand-ins of Lustre's commands: by the next case that starts, with the former value on record."""
     rig = striped(make_rig, rights=["lustre-checksums"])
@@ -524,42 +506,6 @@ def test_checksums_come_back_after_session_and_job_were_killed(make_rig):
     rig.finish(process)
     assert value() == {"1"}
     assert list((rig.home / "restore").iterdir()) == []
-
-
-# --- the clock ------------------------------------------------------------------------------------
-
-
-@pytest.mark.skipif(bool(compiler.lacks()), reason=compiler.lacks())
-def test_the_clock_is_set_in_the_middle(make_rig):
-    """Of session, job and tool, and of the janitor who looks at them: nothing is taken for dead, no figure is wrong."""
-    # By an hour back ReFrame would sleep for an hour: docs/safety.md.
-    rig = make_rig(limits={"phase_seconds": "2 s"}, time_limit="25s")
-    library, clock = rig.base / "clock.so", rig.base / "clock"
-    source = ROOT / "tests" / "support" / "clock.c"
-    subprocess.run(
-        ["gcc", "-O2", "-shared", "-fPIC", "-o", library, source], check=True
-    )
-    clock.write_bytes(struct.pack("q", 0))
-    fake = {"LD_PRELOAD": str(library), "CLOCK_OFFSET": str(clock)}
-    began = time.monotonic()
-    process = start(rig, *RANDOM_READ, **fake)
-    wait_for(lambda: data_of(rig), 60, "the first data")
-    with open(clock, "r+b") as file:
-        file.write(struct.pack("q", -15))
-    kept = rig.iogauge("clean", **fake)
-    assert kept.rc == 0 and "removed" not in kept.out, kept.out
-    run = rig.finish(process)
-    took = time.monotonic() - began
-    (record,) = run.records
-    if Verdict(record["verdict"]).is_valid:
-        for finding in record["findings"]:
-            for seconds in re.findall(r"lasted ([0-9.]+) s", finding["saw"]):
-                assert 0 < float(seconds) < took
-    else:
-        run.never_passed()
-        assert record["verdict"] in ("ERROR", "INVALID"), record["reason"]
-    nothing_runs_on(rig)
-    rig.assert_clean()
 
 
 # --- storage that stops answering -----------------------------------------------------------------
@@ -641,7 +587,7 @@ def test_a_lock_is_not_watched_for_ever_on_a_target_that_stops_answering(
 ):
     """It answers when it is looked at, and hangs when it is written to: when the lock is broken."""
     hung = make_rig(target=small_fs("ext4", 64 << 20), limits={"lock_lease": "2 s"})
-    assert lock.Lock(str(hung.target), {"host": "elsewhere", "lease_s": 2}).claim()
+    assert lock.Lock(str(hung.target), {"host": "elsewhere", "lease_s": 2}).try_take()
     frozen = Frozen(hung.target)
     frozen.hang()
     try:
@@ -656,19 +602,6 @@ def test_a_lock_is_not_watched_for_ever_on_a_target_that_stops_answering(
     done = hung.iogauge("clean", "--target", str(hung.target))
     assert done.rc == 0, done.out
     hung.assert_clean()
-
-
-def test_doctor_and_bench_say_it_and_end(hung, mount):
-    mount.hang()
-    for words in (["check"], ["run", "--try"]):
-        done = hung.iogauge(
-            *words, timeout=120, IOGAUGE_TARGET=str(hung.target), **SILENCE
-        )
-        assert done.rc == 1, done.out
-        assert f"has not answered for {ANSWER_S} s" in " ".join(done.out.split()), (
-            done.out
-        )
-    mount.wake()
 
 
 # --- two sessions on one target -------------------------------------------------------------------

@@ -10,17 +10,14 @@ import os
 import re
 import shlex
 from collections import Counter
-from collections.abc import Callable
 
 import pytest
 
 from e2e.dry_runs import DRY_RUNS, MADE_UP
 from support import golden
-from support.golden import Case
 
 #: Checks whose points may meet another scenario, or have a scale of their own.
-SWEEPS = ("TaskScaling", "ServerScaling", "RandomRead", "NodeNeedle", "NetworkCeiling")
-DryRun = Callable[[str], list[Case]]
+SWEEPS = ("TaskScaling", "ServerScaling", "RandomRead", "NodeNeedle")
 
 
 #: The scripts with srun and mpirun differ as those of ``pbs-openmpi`` do.
@@ -65,21 +62,15 @@ def test_every_check_is_there_and_no_two_do_the_same(cases, site):
         "StripeCount",
         "StripeSize",
         "TargetNeedle",
-        "MdtNeedle",
     }
     striped |= {
         "StripeHints",
-        "ServerScalingCurve",
         "StripeSpeedup",
-        "MdtestOnMdts",
         "MdtestDom",
     }
-    several = {"NodeNeedle", "NetworkCeiling", "Io500", "Io500Short"}
-    several |= {"InterferenceApart", "ColdWalk"}
+    several = {"NodeNeedle", "Io500", "Io500Short"}
     # Their sites are published ones, whose scripts are recorded as well.
-    classes -= {"BoxScaling", "BoxScalingCurve", "DefaultWriters", "SizeScaling"}
-    # Of a sweep that has one point here.
-    classes -= {"ReadScalingCurve"}
+    classes -= {"BoxScaling", "DefaultWriters", "SizeScaling"}
     missing = classes - {case.check for case in cases}
     assert missing == (striped | several if site == "workstation" else set())
     seen = {}
@@ -165,7 +156,7 @@ def words_of(command):
     """Words of an IOR command line through mpirun, without the names of files; options keep their values."""
     words = ["ior" if word.endswith("/ior") else word for word in shlex.split(command)]
     # What stands before the tool counts beside it, what the warm-up adds is said there.
-    text = re.sub(r" sh \S+/witness\.sh \S+ \S+ ior ", " ior ", " ".join(words))
+    text = re.sub(r" /bin/sh \S+/witness\.sh \S+ \S+ ior ", " ior ", " ".join(words))
     text = text.replace("${IOG_VERIFY[@]}", "")
     text = re.sub(r"(-o|summaryFile=|DetailsCSV=)( ?)\S+", r"\1\2FILE", text)
     # A value belongs to its option: "-b 8g" and "-b=8g" are one word here.

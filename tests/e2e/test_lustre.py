@@ -5,7 +5,6 @@ targets of each file's layout, and answer as Lustre 2.17 answered an ordinary us
 /sys/fs/lustre of a mount namespace.
 """
 
-import os
 import shutil
 import tempfile
 from pathlib import Path
@@ -34,7 +33,7 @@ pytestmark = [
     pytest.mark.slow,
     pytest.mark.needs_ior,
     pytest.mark.needs_fio,
-    pytest.mark.skipif(os.geteuid() != 0, reason="mounts file systems, which root may"),
+    pytest.mark.needs_root,
 ]
 
 
@@ -43,7 +42,7 @@ def client(make_rig, storage):
     """A rig on the mount, and what the stand-ins are told."""
     folder = Path(tempfile.mkdtemp(dir=storage))
     try:
-        with hanging.mounted(folder, log=folder / "io", mdt=1) as mount:
+        with hanging.mounted(folder, log=folder / "io") as mount:
             target = mount.point / "bench"
             target.mkdir(mode=0o1777)
             rig = make_rig(
@@ -83,14 +82,15 @@ def counting(rig, knobs, log):
     return lambda: sorted(log.read_text().splitlines())
 
 
-def test_a_plain_case_starts_eight_programs_of_lustre(client, tmp_path):
-    """Four questions to servers, and the agent's looks before and after the write and the read."""
+def test_a_plain_case_starts_eleven_programs_of_lustre(client, tmp_path):
+    """Questions to the client and its servers, and the agent's looks before and after the write and the read."""
     rig, knobs = client
     asked = counting(rig, knobs, tmp_path / "asked")
     done = rig.run("-n", PER_PROCESS.format("direct"), "-S", "repetitions=1", **knobs)
     assert done.record["verdict"] == "PASS", done.record["reason"] + done.out
-    assert asked() == [*["lctl"] * 4, "lfs df", "lfs df", "lfs df", "lfs quota"]
-    assert done.record["fingerprint"]["layout.directory"] == "on MDT 1"
+    places = ["lfs getdirstripe", "lfs getdirstripe", "lfs osts", "lfs quota"]
+    assert asked() == [*["lctl"] * 4, *["lfs df"] * 3, *places]
+    assert done.record["fingerprint"]["layout.directory"] == "on MDT 0"
 
 
 def findings(done, guard):
@@ -98,7 +98,7 @@ def findings(done, guard):
 
 
 @pytest.mark.parametrize(
-    ("check", "cache"),
+    "check, cache",
     [
         (PER_PROCESS, "buffered"),
     ],

@@ -123,17 +123,6 @@ def test_a_slow_target_is_named(rig):
     rig.assert_clean()
 
 
-@pytest.mark.nightly
-def test_a_slow_server_is_named_by_its_address(rig):
-    """Targets 0 and 2 are those of one server, as the client tells."""
-    rig.program("fio", SLOW_TARGET.replace("ost0002", "ost000[02]"))
-    done = run(rig)
-    reason = of(done, "write_slowest")["reason"]
-    said = r"the server \S+@tcp is slow: all 2 of its targets \(ost000[02], ost000[02]\) at \d+% to \d+% of"
-    assert re.search(said, reason), reason
-    rig.assert_clean()
-
-
 def test_a_target_that_fails(rig):
     """One of four cannot be written to."""
     rig.program(

@@ -2,13 +2,12 @@
 
 import contextlib
 import shutil
-import subprocess
 import sys
 import threading
 
 import pytest
 
-from e2e.rig import GENEROUS, METADATA, RANDOM_READ, ROOT, processes, wait_for
+from e2e.rig import GENEROUS, METADATA, RANDOM_READ, ROOT, command, processes, wait_for
 from support.shell import completed
 
 pytestmark = [pytest.mark.needs_fio]
@@ -65,7 +64,7 @@ def test_other_unit(fio_rig):
     script = edit_json("f['read']['bw_bytes'] //= 1024")
     fio_rig.damage("fio", "fio-randread.1.json", script)
     run = fio_rig.run(*RANDOM_READ)
-    run.never_passed("bw_bytes|G7", "bandwidth|bw")
+    run.never_passed("bw_bytes")
 
 
 def test_what_a_run_sets_otherwise_is_compared_with_nothing(fio_rig):
@@ -185,7 +184,6 @@ def test_another_site_may_be_broken(fio_rig):
     (broken / "settings.yaml").write_text("systems: 7")
     run = fio_rig.run(*RANDOM_READ, "--system=rig")
     assert run.rc == 0 and run.record["verdict"] == "PASS", run.out
-    assert "site broken is disabled" in run.out
 
 
 # --- options of ReFrame that leave out what decides -------------------------------------------------
@@ -255,13 +253,20 @@ def test_an_option_that_nobody_asked_for(fio_rig):
     )
 
 
-def test_a_tool_that_is_too_old_is_named(ior_rig):
-    """The file holds its version, as IOR's does; IOR 3.3.0 ends with 255."""
-    ior_rig.program("ior", "echo Unrecognized parameter; exit 255\n\0" + "3.3.0\0")
-    run = ior_rig.run(*IOR_BUFFERED)
-    run.never_passed(
-        "ERROR: ior: version 3.3.0, and 4.0.0 or newer is needed: .*ci/build-stack"
-    )
+@pytest.mark.parametrize("program", ["reframe", "iogauge"])
+def test_a_caller_that_ignores_the_ends_of_children(fio_rig, program):
+    """Then the kernel drops exit statuses: Python takes each for 0, and ReFrame waits for ever."""
+    ignores = "import os, signal, sys; signal.signal(signal.SIGCHLD, signal.SIG_IGN); os.execvp(sys.argv[1], sys.argv[1:])"
+    fio_rig.inside, fio_rig.cold = [sys.executable, "-c", ignores], True
+    words = {
+        "reframe": command(*RANDOM_READ),
+        "iogauge": ["iogauge", "run", *RANDOM_READ],
+    }
+    run = fio_rig.finish(fio_rig.start(words[program]))
+    assert run.rc == 0 and run.record["verdict"] in ("PASS", "CONTAMINATED"), run.out
+    fio_rig.damage("fio", "fio-randread.1.json", "rc=1")
+    run = fio_rig.finish(fio_rig.start(words[program]))
+    assert run.rc == 1 and run.records[-1]["verdict"] == "ERROR", run.out
 
 
 # --- healthy, though odd ----------------------------------------------------------------------------
@@ -293,15 +298,13 @@ def test_odd_surroundings_are_healthy(make_rig):
         "--mount-proc",
         "--fork",
     ]
-    if subprocess.run([*clock, "true"], capture_output=True).returncode == 0:
+    if completed([*clock, "true"]).returncode == 0:
         rig.program("mpirun", f'exec {" ".join(clock)} "$real" "$@"')
     options = (
         "braceexpand:errexit:hashall:interactive-comments:noclobber:nounset:pipefail"
     )
-    run = rig.run(
-        *(*IOR_BUFFERED, "-n", "MdtestEasy", *RANDOM_READ),
-        OMPI_MCA_orte_tag_output="1",
-        SHELLOPTS=options,
-    )
-    assert {r["verdict"] for r in run.records} <= {"PASS", "CONTAMINATED"}, run.out
-    assert len(run.records) == 3 and run.rc == 0, run.out
+    words = (*IOR_BUFFERED, "-n", "MdtestEasy", *RANDOM_READ)
+    around = {"OMPI_MCA_orte_tag_output": "1", "SHELLOPTS": options}
+    run = rig.again(lambda: rig.run(*words, **around))
+    assert [r["verdict"] for r in run.records] == ["PASS"] * 3, run.out
+    assert run.rc == 0, run.out

@@ -25,7 +25,6 @@ import yaml
 from e2e.rig import ROOT, Rig, processes, program_of, verdict_of
 from iogauge.node.kinds import traits
 from iogauge.site import stack
-from iogauge.site.extras import PartitionExtras
 from support.depth import FULL
 from support.replay.figures import case_key
 from support.shell import completed, kill
@@ -299,7 +298,7 @@ def by_case(run):
     }
 
 
-def each_site(daily=SITES):
+def each_site(daily):
     """A test for each site; those that are not replayed every day are left to the nightly run."""
     marks = {site: () if site in daily else (pytest.mark.nightly,) for site in SITES}
     return pytest.mark.parametrize(
@@ -330,44 +329,6 @@ def test_the_gate_of_the_published_figures_is_green(replay, site):
     }
     shown = {(case["display_name"], case["result"]) for case in run.cases}
     assert shown == {(record["case"], "pass") for record in run.records}
-
-
-def test_the_gate_of_a_site_inside_a_centres_own_reframe(replay):
-    """The site's partitions stand in a configuration of somebody's own; only its references are a file of ours."""
-    rig, cases = replay(ORACLE), cases_of(ORACLE)
-    theirs = rig.settings()
-    for partition in theirs["systems"][0]["partitions"]:
-        extras = PartitionExtras.of_partition(partition["extras"])
-        partition["features"] = extras.implied_features
-        partition["extras"]["cn_memory"] = 870000
-    theirs["logging"] = [{"perflog_multiline": True, "level": "info"}]
-    file = rig.base / "theirs.py"
-    file.write_text(f"site_configuration = {theirs!r}\n")
-    (rig.site / "settings.yaml").unlink()
-    words = ["-C", str(file), f"--system={ORACLE}", "-c", "checks/", "-r"]
-    words += ["-t", "published-figure", *chosen(cases)]
-    own = {"RFM_CONFIG_PATH": "", "IOGAUGE_SITES": str(rig.sites)}
-    for factor, status in ((None, 0), (TOO_LOW, 1)):
-        figures = {case.key: case.figures(factor) for case in cases}
-        (rig.base / "figures.json").write_text(json.dumps(figures))
-        run = rig.reframe(*words, timeout=600, IOGAUGE_GATE="1", **own)
-        verdicts = {verdict_of(record) for record in run.records}
-        assert (run.rc, verdicts) == (status, {"FAIL" if status else "PASS"}), run.out
-        assert len(run.records) == len(cases)
-
-
-@each_site(())
-def test_the_gate_is_red_at_20_percent_less(replay, site):
-    cases = cases_of(site)
-    run = replay(site).gate(dict.fromkeys(cases, TOO_LOW), *chosen(cases))
-    run.never_passed("FAIL")
-    found = by_case(run)
-    for case in cases:
-        assert verdict_of(found[case.key]) == "FAIL", case.key
-        verdicts = {m["name"]: verdict_of(m) for m in found[case.key]["metrics"]}
-        assert {verdicts[name] for name in case.values} == {"FAIL"}, found[case.key][
-            "reason"
-        ]
 
 
 @each_site(UNTRUE_DAILY)

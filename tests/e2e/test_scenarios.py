@@ -40,9 +40,9 @@ def darshan():
 
 
 def striped(make, **extras):
-    """A rig whose target the stand-ins stripe over four storage targets of two servers, and two metadata targets."""
+    """A rig whose target the stand-ins stripe over four storage targets of two servers."""
     rig = make(tools=TOOLS, tasks=2, declared={"striping": "lustre"})
-    topology = {"source": "made up", "targets": 4, "metadata_targets": 2}
+    topology = {"source": "made up", "targets": 4}
     sweeps = {
         "tasks_per_node": [2],
         "servers": [1, 2],
@@ -52,7 +52,6 @@ def striped(make, **extras):
         "file_sizes": ["128 MiB"],
         "aggregators": [2],
         "tasks_per_client": [2],
-        "metadata_targets": [1],
     }
     with rig.configured() as (partition, environment):
         partition["extras"]["limits"] |= {"case_bytes": "128 MiB", "case_files": 12_000}
@@ -88,9 +87,7 @@ def everything(make_module_rig):
     rig = striped(
         make_module_rig, rights=["lustre-checksums"] if os.getuid() == 0 else []
     )
-    names = (
-        "ServerScaling%.*=2|ChecksumOverhead%block=4KiB|StripeCount%.*=4|MdtestOnMdts"
-    )
+    names = "ServerScaling%.*=2|ChecksumOverhead%block=4KiB|StripeCount%.*=4"
     names += "|Aggregators%" if darshan() else ""
     names += (
         "|TaskScaling%|RandomRead%block=4KiB|StripeSize|OutputFile%.*=4" if FULL else ""
@@ -133,25 +130,6 @@ def test_every_scenario_measures_on_the_layout_that_it_asks_for(everything):
         assert record["metrics"][0]["ceiling_from"].startswith(f"{servers} server(s)")
 
 
-def test_directories_lie_on_the_metadata_targets_that_were_asked_for(everything):
-    demands = {
-        "all": "each directory with files over 2 metadata target(s)",
-        "1": "each directory with files on metadata target 1",
-    }
-    found = {one["parameters"]["mdts"]: one for one in of(everything, "MdtestOnMdts")}
-    assert found.keys() == demands.keys(), everything.out
-    for mdts, record in found.items():
-        # A disk with slow fsyncs gets few files until the stonewall, and their removal may be too short.
-        refused = {f["guard"] for f in record["findings"] if f["outcome"] == "invalid"}
-        assert refused <= {"G4"}, record["reason"]
-        said = [
-            (f["guard"], f["outcome"], f["saw"], f["demands"])
-            for f in record["findings"]
-        ]
-        assert ("G10", "ok", "1 director(ies), each as asked", demands[mdts]) in said
-    assert found["all"]["series"] != found["1"]["series"]
-
-
 def test_writers_are_as_many_as_the_hints_say(everything):
     if darshan() is None:
         pytest.skip("no darshan-parser with libdarshan.so here")
@@ -160,7 +138,7 @@ def test_writers_are_as_many_as_the_hints_say(everything):
     assert (writers["median"], writers["verdict"]) == (2, "PASS"), writers["reason"]
 
 
-@pytest.mark.skipif(os.getuid() != 0, reason="lctl set_param needs root")
+@pytest.mark.needs_root
 def test_checksums_are_compared_in_turns_and_put_back(everything):
     (record,) = of(everything, "ChecksumOverhead")
     by_name = {metric["name"]: metric for metric in record["metrics"]}
@@ -172,17 +150,12 @@ def test_checksums_are_compared_in_turns_and_put_back(everything):
 
 
 @pytest.mark.parametrize(
-    ("check", "knobs", "cause"),
+    "check, knobs, cause",
     [
         (
             "StripeCount.*stripe_count=4",
             {"LFS_LIE_COUNT": "2"},
             r"G10 layout: .* has 2 stripe\(s\)",
-        ),
-        (
-            "^MdtestOnMdts.*mdts=all$",
-            {"LFS_LIE_MDTS": "1", "LCTL_USER": "0"},
-            r"G10 metadata targets: .*mdtest_tree\.0 lies on metadata target\(s\) 0; .*over 2 metadata target",
         ),
     ],
 )
@@ -198,7 +171,7 @@ _OBEYS = 'lfs setstripe -c "$IOR_HINT__MPI__stripe_width" -S "$IOR_HINT__MPI__st
 
 
 @pytest.mark.parametrize(
-    ("program", "verdict", "saw"),
+    "program, verdict, saw",
     [
         pytest.param(
             _OBEYS, "UNREFERENCED", "1 file(s) as asked", marks=pytest.mark.nightly
@@ -230,16 +203,6 @@ def test_a_tool_that_makes_pinned_files_anew_is_found_out(make_rig):
 
 
 # --- the published form ---------------------------------------------------------------------------
-
-
-@pytest.mark.nightly
-def test_the_published_burst_is_refused_for_reading_its_own_cache(make_rig):
-    done = run(striped(make_rig), "-n", "Burst", "-S", "Burst.variant=published")
-    done.never_passed(
-        r"G1 client cache: buffered read", r"published form: readers are not shifted"
-    )
-    assert done.record["verdict"] == "INVALID"
-    assert [len(metric["samples"]) for metric in done.record["metrics"]] == [2, 2]
 
 
 IOR = "^IorPosix%files={}%order=sequential%.*direct"
@@ -340,16 +303,3 @@ def test_nothing_healthy_is_refused(make_rig, tmp_path, kind, busy):
         ]
         assert len(found.records) > 30 and not wrong, "\n".join(wrong)
         assert found.rc == 0, found.out[-3000:]
-
-
-def test_a_pool_of_the_site_is_asked_for_and_kept(make_rig):
-    rig = striped(make_rig)
-    rig.declare(target={"pool": "flash"})
-    record = measured(rig, "per-process", LFS_POOLS="flash:1,3")
-    assert record["verdict"] in VALID, record["reason"]
-    assert ("ok", "2 file(s) as asked") in findings(record, "G10")
-    assert record["layout"]["targets"] == [1, 3]
-    assert record["layout"]["kinds"][0]["pool"] == "flash"
-    refused = measured(rig, "per-process", LFS_POOLS="slow:1,3")
-    assert refused["verdict"] == "INVALID"
-    assert "G12 pool: lfs pool_list lustre.flash: exit status 2" in refused["reason"]

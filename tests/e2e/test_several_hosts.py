@@ -10,10 +10,8 @@ import re
 import shutil
 
 import pytest
-import yaml
 
 from e2e.rig import command
-from e2e.test_loads import HEADER
 from e2e.test_scenarios import STAND_INS, of, striped
 from iogauge.site import programs
 from iogauge_extras.suites.io500_check import BW, MD, METRICS, SCORE
@@ -80,20 +78,6 @@ def everything(cluster, make_module_rig):
     return done
 
 
-@pytest.mark.nightly
-@pytest.mark.needs_fio
-def test_fio_serves_on_all_hosts(everything):
-    """Files of one server's targets, by two processes of each host, a target each."""
-    (record,) = of(everything, "RandomRead")
-    assert record["verdict"] in ("UNREFERENCED", "UNSTABLE"), record["reason"]
-    assert record["nodes"] == 3
-    (integrity, *_) = (f for f in record["findings"] if f["guard"] == "G22")
-    assert integrity["outcome"] == "ok"
-    said = {f["guard"]: f for f in record["findings"] if f["metric"] is None}
-    assert {said[guard]["outcome"] for guard in ("G9", "G10", "G11")} == {"ok"}
-    assert "6 file(s) on 2 of 2 storage targets" in said["G11"]["saw"]
-
-
 @pytest.mark.needs_fio
 def test_readers_on_the_next_host_are_believed_with_o_direct_alone(everything):
     """Hosts of one kernel share a cache, and the suite sees it."""
@@ -104,9 +88,7 @@ def test_readers_on_the_next_host_are_believed_with_o_direct_alone(everything):
     (read,) = (command for command in direct["commands"] if " -r " in command)
     assert " -C " in read and " -Q 1 " in read
     assert buffered["verdict"] == "INVALID"
-    assert (
-        "3 nodes share 1 page cache(s): same kernel, same mount" in buffered["reason"]
-    )
+    assert "of 3 node(s), which have 1 page cache(s)" in buffered["reason"]
     verdicts = {metric["name"]: metric["verdict"] for metric in buffered["metrics"]}
     assert verdicts["write_bw"] in (
         "UNREFERENCED",
@@ -206,7 +188,7 @@ def test_hosts_with_one_cache_read_and_stat_nothing_that_is_believed(
         for f in record["findings"]
         if f["guard"] == "G8" and f["metric"] == "ior_hard_write_bw"
     ]
-    assert any("or more in each execution" in f["saw"] for f in witnessed), witnessed
+    assert any("as many bytes as the tool" in f["saw"] for f in witnessed), witnessed
     # The counters over time tell the phases apart: both writes moved their bytes while they ran.
     by_phase = {
         f["metric"]: f["saw"]
@@ -215,31 +197,6 @@ def test_hosts_with_one_cache_read_and_stat_nothing_that_is_believed(
     }
     for metric in ("ior_easy_write_bw", "ior_hard_write_bw"):
         assert "counted while the phase ran" in by_phase[metric]
-
-
-@pytest.mark.nightly
-@pytest.mark.needs_fio
-def test_all_hosts_read_and_write_at_once(cluster, make_module_rig):
-    rig = striped(
-        make_module_rig,
-        scale={"nodes": 3, "tasks_per_node": 1},
-        hosts=cluster.names,
-        interface="eth0",
-    )
-    done = run_on(cluster, rig, "-n", "^Mixed%order=random%cache=direct.*span=all")
-    rig.assert_clean()
-    assert done.record["verdict"] in ("UNREFERENCED", "UNSTABLE"), done.record["reason"]
-    assert done.record["nodes"] == 3
-    names = ["read_bw", "write_bw", "write_iops", "read_iops", "read_iops_ratio"]
-    assert [metric["name"] for metric in done.record["metrics"]] == names
-    # No counter under the mount is the hosts' own; the tool's words of both ways must agree with it.
-    said = [
-        (f["metric"], f["outcome"])
-        for f in done.record["findings"]
-        if f["guard"] == "G8"
-    ]
-    assert {"read_bw", "write_bw"} <= {metric for metric, _ in said}
-    assert "invalid" not in {outcome for _, outcome in said}
 
 
 #: The back ends of IOR through which all tasks write one file, by the feature of an IOR that has them.
@@ -285,29 +242,3 @@ def test_a_shared_file_is_written_by_all_hosts_through_each_library(
         believed = metrics["read_bw"]["verdict"] in ("UNREFERENCED", "UNSTABLE")
         assert believed == (api == "NCMPI"), done.out
     assert {record["nodes"] for record in done.records} == {len(hosts)}
-
-
-def test_an_output_is_written_by_all_hosts(cluster, make_module_rig):
-    if not HEADER.exists():
-        pytest.skip(
-            "no wrf_io with its header on PATH (docs/checks.md says how to build it)"
-        )
-    rig = striped(
-        make_module_rig,
-        scale={"nodes": 3, "tasks_per_node": 1},
-        hosts=cluster.names,
-        interface="eth0",
-        sweeps={"stripe_counts": [4]},
-        cases={"WrfOutput": {"case_bytes": "160 MiB"}},
-    )
-    data = yaml.safe_load((rig.site / "settings.yaml").read_text())
-    data["environments"][0]["extras"]["wrf_io"] = str(HEADER)
-    rig.write_settings(data)
-    done = run_on(cluster, rig, "-n", "^WrfOutput")
-    rig.assert_clean()
-    assert done.record["verdict"] in ("UNREFERENCED", "UNSTABLE"), done.record["reason"]
-    assert (done.record["nodes"], done.record["parameters"]) == (3, {"stripe_count": 4})
-    said = {
-        f["guard"]: f["outcome"] for f in done.record["findings"] if f["metric"] is None
-    }
-    assert said["G10"] == said["G11"] == "ok", done.record["findings"]

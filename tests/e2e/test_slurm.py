@@ -4,9 +4,6 @@ import json
 import os
 import re
 import shutil
-import signal
-import subprocess
-import sys
 from collections import defaultdict
 
 import pytest
@@ -16,6 +13,7 @@ from e2e.rig import ROOT, command, verdict_of, wait_for
 from support import compiler
 from support import slurm as support
 from support.hosts import Hosts
+from support.shell import completed
 from support.slurm import Slurm
 
 pytestmark = [pytest.mark.needs_slurm, pytest.mark.needs_fio, pytest.mark.slow]
@@ -106,12 +104,10 @@ class Cluster:
             if not p.is_dir() and p.name != ".iogauge-session"
         ]
 
-    def assert_nothing_left(self, seconds=90):
+    def assert_nothing_left(self):
         """No job, no process on any node, nothing on the target."""
-        wait_for(lambda: not self.slurm.jobs(), seconds, "the end of all jobs")
-        wait_for(
-            lambda: not self.slurm.processes(), seconds, "the end of all processes"
-        )
+        wait_for(lambda: not self.slurm.jobs(), 90, "the end of all jobs")
+        wait_for(lambda: not self.slurm.processes(), 90, "the end of all processes")
         self.rig.assert_clean()
 
 
@@ -146,9 +142,7 @@ def measured(slurm, make_module_rig):
     rig = make_module_rig(tools=("fio", "ior"), time_limit=LIMIT)
     library, where = rig.base / "where.so", rig.base / "where"
     source = ROOT / "tests" / "support" / "where.c"
-    subprocess.run(
-        ["gcc", "-shared", "-fPIC", "-o", library, source, "-ldl"], check=True
-    )
+    completed(["gcc", "-shared", "-fPIC", "-o", library, source, "-ldl"], check=True)
     where.mkdir()
     rig.program("ior", f'WHERE={where}/ior LD_PRELOAD={library} exec "$real" "$@"')
     cluster = Cluster(rig, slurm)
@@ -304,6 +298,23 @@ def test_a_job_that_never_starts_ends_with_the_reason_of_slurm(slurm, make_rig):
     rig.assert_clean()
 
 
+def test_nodes_take_turns(slurm, make_rig):
+    """Two nights measure two nodes, of which each has a line of its own."""
+    cluster = Cluster(make_rig(tools=("fio",)), slurm)
+    data = yaml.safe_load((cluster.rig.site / "settings.yaml").read_text())
+    extras = data["systems"][0]["partitions"][0]["extras"]
+    extras["scale"]["nodes"] = 1
+    extras["in_turn"] = list(slurm.nodes)
+    cluster.rig.write_settings(data)
+    hosts = []
+    for _ in slurm.nodes[:2]:
+        run = cluster.run("^FioRandomRead%block=128KiB")
+        hosts.append(json.loads(run.file("open.json").read_text())["view"]["host"])
+    records = run.records
+    assert hosts == [record["pinned"] for record in records] == slurm.nodes[:2]
+    assert len({record["line"] for record in records}) == len(records)
+
+
 def test_a_burst_buffer_that_slurm_does_not_have_is_no_pass(slurm, make_rig):
     """It passes over what is asked of it, with `#BB` and with `--bb`."""
     buffers = [{"name": "bb", "options": ["#BB create_persistent capacity={capacity}"]}]
@@ -347,56 +358,3 @@ def test_a_node_that_dies(slurm, make_rig):
         rig.assert_clean()
     finally:
         slurm.mend("n1")
-
-
-@pytest.mark.nightly
-def test_an_agent_that_dies_is_named(slurm, make_rig):
-    """The tool goes on; what the kernel counted on that node nobody knows."""
-    limits = {"phase_seconds": "8 s", "case_bytes": "64 MiB"}
-    cluster = Cluster(
-        make_rig(tools=("fio", "ior"), limits=limits, time_limit=LIMIT), slurm
-    )
-
-    def reading():
-        lines = [line for each in slurm.processes().values() for line in each]
-        return any("fio-randread.1.json" in line for line in lines)
-
-    process = cluster.start("-n", f"^{RANDOM_READ}")
-    wait_for(reading, 180, "the second execution")
-    agents = slurm.hosts.processes("n3").items()
-    for pid in [pid for pid, line in agents if "job/start.py attend" in line]:
-        os.kill(pid, signal.SIGKILL)
-    run = cluster.rig.finish(process, 240)
-    cluster.assert_nothing_left()
-    said = {f["metric"]: f["saw"] for f in run.record["findings"] if f["guard"] == "G8"}
-    for metric in ("read_iops", "read_bw"):
-        assert (
-            "no second witness" in said[metric] and "(n3 told nothing" in said[metric]
-        ), run.out
-
-
-# --- a day of an administrator: from a new site to the vendor's bundle  ---------------------------
-
-
-@pytest.mark.nightly
-@pytest.mark.needs_loop
-@pytest.mark.skipif(
-    not os.access("/sys/fs/cgroup/blkio/blkio.throttle.read_bps_device", os.W_OK),
-    reason="mounts and slows a disk: needs root and cgroup v1 blkio",
-)
-def test_a_day(storage):
-    """A slow node, a slow target, a maintenance window, their repairs: the script asserts what it shows."""
-    missing = [
-        name for name in ("tc", "iperf3", "mkfs.xfs") if shutil.which(name) is None
-    ]
-    if (reason := support.why_not(False)) is not None or missing:
-        pytest.skip(reason or f"not on PATH: {', '.join(missing)}")
-    place = storage / "day"
-    done = subprocess.run(
-        [sys.executable, ROOT / "benchmarks" / "day.py", place],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    assert "n3 is slow: 6 of its 6 pairs" in done.stdout

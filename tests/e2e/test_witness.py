@@ -9,13 +9,12 @@ import re
 import shutil
 import signal
 import subprocess
-from collections.abc import Callable
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from e2e.rig import GENEROUS, MIB, ROOT, Rig
+from e2e.rig import GENEROUS, MIB, ROOT, verdict_of
 from support import compiler, hanging
 from support.devices import Devices, capped, uncounted
 from support.shell import completed
@@ -23,12 +22,11 @@ from support.shell import completed
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.needs_loop,
-    pytest.mark.skipif(os.geteuid() != 0, reason="mounts file systems, which root may"),
+    pytest.mark.needs_root,
 ]
 
 #: Source of a library that makes clocks wrong.
 CLOCK = ROOT / "tests" / "support" / "clock.c"
-Make = Callable[..., Rig]
 
 
 def shell(*words, skips=False):
@@ -151,7 +149,7 @@ def test_a_library_that_only_the_tasks_know_of(make_rig, devices):
     source.write_text(WRAPPER % {"library": library, "real": shutil.which("ior")})
     shell("gcc", "-o", str(rig.bin / "ior"), str(source))
     rig.run(*IOR_DIRECT).never_passed(
-        r"G22 environment: libeatmydata.so\S* \(loaded by a task\)"
+        r"G22 environment: \S*libeatmydata.so\S* \(loaded by a task\)"
     )
 
 
@@ -189,7 +187,7 @@ int unlink(const char *path)
 
 @pytest.mark.needs_ior
 @pytest.mark.parametrize(
-    ("way", "words", "cause"),
+    "way, words, cause",
     [
         (
             "O_RDONLY",
@@ -284,11 +282,7 @@ def test_a_slow_clock_and_a_disk_that_does_not_count(make_rig, devices, clock):
     run.never_passed(
         "G4 clock: the tool reports .*; its bytes moved for .* .asked for by its first task."
     )
-    # A busy node makes of a contradicted clock CONTAMINATED: whose time it was cannot be said then.
-    assert {metric["verdict"] for metric in run.record["metrics"]} <= {
-        "INVALID",
-        "CONTAMINATED",
-    }
+    assert {verdict_of(metric) for metric in run.record["metrics"]} == {"INVALID"}
 
 
 FAKETIME = sorted(Path("/usr/lib").glob("*/faketime/libfaketime.so.1"))
@@ -317,44 +311,18 @@ def test_a_clock_at_half_speed_from_somebodys_environment(make_rig, devices, way
     assert run.rc == 1
 
 
-@pytest.mark.nightly
-@pytest.mark.needs_ior
-def test_a_slow_clock_and_files_that_nobody_counts(make_rig, devices, clock):
-    """btrfs tells no inodes, as no network does. The lines of mdtest tell the time."""
-    target = devices.formatted("btrfs")
-    # mdtest syncs what it has made: so few files take it some seconds on a slow disk.
-    rig = make_rig(
-        target=target / "t", tools=("mdtest",), limits={"case_files": 30_000}
-    )
-    rig.write_references(GENEROUS)
-    rig.program("mdtest", f'LD_PRELOAD={clock} CLOCK_SPEED=0.33 exec "$real" "$@"')
-    with capped(devices.last, written=4 * MIB):
-        run = rig.run("-n", "MdtestEasy")
-    run.never_passed("G4 clock: the tool reports .*; it worked for")
-
-
-@pytest.mark.needs_fio
-def test_large_inodes_are_healthy(make_rig, devices):
-    """Each new file costs more bytes of the device than others' files would."""
-    target = devices.formatted("ext4", "-I", "1024")
-    limits = {"case_files": 30_000, **ALONE}
-    run = judged(make_rig, target, "-n", "FioMetadata", tools=("fio",), limits=limits)
-    assert run.record["verdict"] == "PASS", run.record["reason"]
-
-
 @pytest.mark.needs_fio
 def test_files_that_are_hidden_from_the_target(make_rig, devices):
-    """btrfs counts no inodes. But the agent sees what is mounted over the case's directory in a tool's own namespace."""
+    """btrfs counts no inodes. But the agent finds none of the files that a tool made in memory."""
     target = devices.formatted("btrfs")
     rig = make_rig(target=target / "t", tools=("fio",), limits={"case_files": 4000})
     rig.write_references(GENEROUS)
     memory = devices.mount("iogauge-test", "memory", "tmpfs")
-    few = 'for n in $(seq 100); do head -c 10240 /dev/urandom >"$IOG_DIR/few.$n"; done'
     own = devices.folder / "own.sh"
     own.write_text(f'mount --bind {memory} "$IOG_DIR" && exec "$@"\n')
-    rig.program("fio", f'unshare --mount sh {own} "$real" "$@"; rc=$?\n{few}\nexit $rc')
+    rig.program("fio", f'unshare --mount sh {own} "$real" "$@"')
     rig.run("-n", "FioMetadata").never_passed(
-        "G9 identity: while the tool ran, the case's directory lay on tmpfs from iogauge-test"
+        "G9 storage: .*the case's directory holds 0, not counting links"
     )
 
 

@@ -21,10 +21,11 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Sequence
 from pathlib import Path
 
-_SERVER = Path(__file__).parents[1] / "support" / "warm_server.py"
+from support.project import ROOT, TESTS
+
+_SERVER = TESTS / "support" / "warm_server.py"
 #: Room for arguments and environment of a command, which /proc shows in place of the server's.
 _ROOM_BYTES = 100_000
 #: Variables that are read after the import. All others could change what an import does.
@@ -40,14 +41,14 @@ _ONE_AT_A_TIME = threading.Lock()
 class Process:
     """What tests use of :class:`subprocess.Popen`, for a command that another process forks."""
 
-    def __init__(self, pid: int, output: int, status: int) -> None:
+    def __init__(self, pid, output, status):
         self.pid = pid
         self.stdout = os.fdopen(output, encoding="utf-8", errors="replace")
         self.returncode: int | None = None
         self._status = status
         self._read = b""
 
-    def wait(self, timeout: float | None = None) -> int:
+    def wait(self, timeout=None):
         """Wait for the end; raises TimeoutExpired."""
         if self.returncode is None:
             with selectors.DefaultSelector() as selector:
@@ -63,13 +64,13 @@ class Process:
             os.close(self._status)
         return self.returncode
 
-    def poll(self) -> int | None:
+    def poll(self):
         """The exit status; None while the command runs."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             return self.wait(0)
         return None
 
-    def communicate(self, timeout: float | None = None) -> tuple[str, None]:
+    def communicate(self, timeout=None):
         """Wait for the end and return all output; raises TimeoutExpired, and may then be called again."""
         end = None if timeout is None else time.monotonic() + timeout
         number = self.stdout.fileno()
@@ -90,7 +91,7 @@ class Process:
         return text.replace("\r\n", "\n").replace("\r", "\n"), None
 
 
-def _line(descriptor: int) -> bytes:
+def _line(descriptor):
     text = b""
     while not text.endswith(b"\n"):
         byte = os.read(descriptor, 1)
@@ -103,10 +104,10 @@ def _line(descriptor: int) -> bytes:
 class Server:
     """The process that forks."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         ours, theirs = socket.socketpair()
         self.environment = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
-        source = Path(__file__).parents[2] / "reframe" / "src"
+        source = ROOT / "reframe" / "src"
         words = [sys.executable, str(_SERVER), str(theirs.fileno()), str(source)]
         room = "-" * _ROOM_BYTES
         subprocess.run(
@@ -124,7 +125,7 @@ class Server:
         theirs.close()
         self._control = ours
 
-    def suits(self, environment: dict[str, str]) -> bool:
+    def suits(self, environment):
         """Whether an environment is the server's in all that an import may have read."""
         names = {*environment, *self.environment}
         return all(
@@ -135,11 +136,11 @@ class Server:
 
     def start(
         self,
-        words: Sequence[str],
-        cwd: Path,
-        environment: dict[str, str],
-        like: int = 0,
-    ) -> Process:
+        words,
+        cwd,
+        environment,
+        like=0,
+    ):
         """Start ``reframe`` or ``iogauge`` with arguments, in the namespaces of the process ``like`` if one is named."""
         name, *arguments = words
         script = Path(sys.executable).with_name(name)
@@ -166,19 +167,17 @@ class Server:
 
 
 @functools.cache
-def _server() -> Server:
+def _server():
     return Server()
 
 
-def server() -> Server:
+def server():
     """The only server of this process; it ends when this process does. Threads share it."""
     with _ONE_AT_A_TIME:
         return _server()
 
 
-def start(
-    words: Sequence[str], cwd: Path, environment: dict[str, str]
-) -> Process | None:
+def start(words, cwd, environment):
     """Start a command by a fork, also below ``nsenter`` or ``unshare``; None if it must start cold."""
     at = next((n for n, word in enumerate(words) if word in _COMMANDS), None)
     if at is None or not hasattr(os, "pidfd_open") or not server().suits(environment):

@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 
 from support import made_stack
-
-ROOT = Path(__file__).resolve().parents[2]
+from support.project import ROOT
 
 
 def load_script(name):

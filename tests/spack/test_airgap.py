@@ -9,6 +9,7 @@ import pytest
 
 from iogauge_extras.newsite import writing
 from support.project import copied
+from support.shell import completed
 
 pytestmark = pytest.mark.slow
 
@@ -49,7 +50,7 @@ def repository(tmp_path):
         ["commit", "-q", "-m", "v1"],
         ["tag", "v1"],
     ):
-        subprocess.run([*GIT, *words], cwd=suite, check=True)
+        completed([*GIT, *words], cwd=suite, check=True)
     (top / "sites/mine").mkdir(parents=True)
     (top / "sites/mine/settings.yaml").write_text(
         "systems: [{name: mine, hostnames: ['.*'], partitions: [{name: scratch, environs: [tools]}]}]\n"

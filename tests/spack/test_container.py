@@ -3,15 +3,12 @@
 import os
 import re
 import shutil
-import subprocess
-from pathlib import Path
 
 import pytest
 
 from support import compiler
+from support.project import ROOT
 from support.shell import completed, script
-
-ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture
@@ -31,10 +28,10 @@ def image(tmp_path):
         library = tmp_path / prefix / f"lib/libmpi.so.{number}"
         library.parent.mkdir(parents=True)
         options = ["-shared", "-fPIC", f"-Wl,-soname,libmpi.so.{number}"]
-        subprocess.run(["gcc", *options, "-o", library, tmp_path / "mpi.c"], check=True)
+        completed(["gcc", *options, "-o", library, tmp_path / "mpi.c"], check=True)
     of_image = tmp_path / "usr/lib/libmpi.so.40"
     options = ["-Wl,--enable-new-dtags", f"-Wl,-rpath,{of_image.parent}"]
-    subprocess.run(
+    completed(
         ["gcc", "-o", view / "ior", tmp_path / "ior.c", of_image, *options], check=True
     )
     script(tmp_path / "host/bin/mpirun", "#!/bin/sh\n")

@@ -7,7 +7,7 @@ from support import made_stack
 
 
 @pytest.mark.parametrize(
-    ("says", "found"),
+    "says, found",
     [
         ("Open MPI v4.1.4, package: Debian OpenMPI, ident: 4.1.4", "openmpi@4.1.4"),
         ("MPICH Version:\\t4.0.2\\nMPICH Release date:", "mpich@4.0.2"),
@@ -76,7 +76,7 @@ def known(name, prefix):
 
 
 @pytest.mark.parametrize(
-    ("scopes", "loaded", "written"),
+    "scopes, loaded, written",
     [
         ({}, "mpich", {"mpi", "mpich"}),
         ("openmpi elsewhere", "mpich", {"mpi", "mpich"}),

@@ -4,20 +4,17 @@ The solves and installations are kept by Spack and by ci/concretize: the first r
 """
 
 import json
-import os
 import re
 import shutil
 import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 
+from support.project import ROOT
 from support.shell import completed, script
 
 pytestmark = pytest.mark.slow
 
-ROOT = Path(__file__).resolve().parents[2]
 ENVIRONMENTS = ROOT / "environments"
 PACKAGES = ["ior", "io500", "darshan-runtime", "lustre", "fio", "iogauge-stack"]
 
@@ -28,34 +25,6 @@ def test_audit(spack, builtin):
         done.stdout
     )
     assert "issue" not in done.stdout
-
-
-def test_style_of_spacks_repository(builtin):
-    """`spack style` refuses foreign repositories; these are its settings, in its repository's pyproject.toml."""
-    ruff = shutil.which(
-        "ruff", path=f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-    )
-    if ruff is None:
-        pytest.skip("no ruff")
-    settings = builtin.parents[2] / "pyproject.toml"
-    if not settings.exists():
-        pytest.skip("this copy of the package repository has no settings for ruff")
-    rules = ["--select", "E,F,I,W", "--ignore", "E731,F403,F811"]
-    options = ["--config", settings, ROOT / "spack-repo"]
-    for command in (
-        [ruff, "check", "--no-fix", *rules, *options],
-        [ruff, "format", "--diff", *options],
-    ):
-        done = subprocess.run(
-            command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-        )
-        assert done.returncode == 0, done.stdout
-
-
-def test_this_repositorys_recipes_come_first(spack, builtin):
-    code = "import spack.repo; print(*(r.namespace for r in spack.repo.PATH.repos))"
-    done = spack("-e", ENVIRONMENTS / "generic", "python", "-c", code)
-    assert done.stdout.split()[:2] == ["iogauge", "builtin"]
 
 
 def copy_of(tmp_path, site):
@@ -69,35 +38,6 @@ def copy_of(tmp_path, site):
         )
     (tmp_path / "spack-repo").symlink_to(ROOT / "spack-repo")
     return tmp_path / "environments" / site
-
-
-def test_a_sites_own_scopes_count(spack, tmp_path):
-    """As everywhere in Spack; what they change of the programs is told after the solve."""
-    done = spack("-e", copy_of(tmp_path, "generic"), "config", "scopes", "-vp")
-    states = {
-        line.split()[0]: line for line in done.stdout.splitlines()[1:] if line.strip()
-    }
-    # With SPACK_DISABLE_LOCAL_CONFIG these two are not there at all.
-    for scope in ("site", "user", "system"):
-        assert scope not in states or "active" in states[scope]
-
-
-def test_another_machine_than_the_sites_is_refused_before_the_solve(spack, tmp_path):
-    """Without the compiler Spack would search for minutes, and say only that nothing provides C."""
-    site = copy_of(tmp_path, "kaust-shaheen2")
-    command = [ROOT / "ci/check_stack.py", "--before", site]
-    done = completed(command)
-    assert done.returncode == 1
-    assert "gcc@10.3.0: its prefix /opt/gcc/10.3.0 does not exist" in done.stderr
-    assert "cray-mpich@7.7.18: its prefix /opt/cray/pe/mpt" in done.stderr
-
-
-def test_without_the_search_spack_ends_at_once_and_names_it(spack, tmp_path):
-    """A solve would find no MPI, and build one that knows neither fabric nor scheduler."""
-    done = spack("-e", copy_of(tmp_path, "local"), "install", check=False)
-    assert done.returncode
-    assert "Required path (made-by-ci-find_externals.py) does not exist" in done.stdout
-    assert len(done.stdout.splitlines()) == 1
 
 
 @pytest.mark.nightly
@@ -179,7 +119,7 @@ def test_stand_alone_tests(spack, stack):
 
 
 @pytest.mark.parametrize(
-    ("told", "files", "found"),
+    "told, files, found",
     [
         (
             "2.14.0_ddn149",

@@ -3,8 +3,6 @@
 It answers witness.sh, as the agent of every node does, in the name spaces in which it was started.
 """
 
-from __future__ import annotations
-
 import os
 import select
 import subprocess
@@ -13,7 +11,7 @@ import sys
 from iogauge.job.control_pipe import ControlPipe
 
 
-def main(stage: str, directory: str, *words: str) -> int:
+def main(stage, directory, *words):
     place = os.getcwd()
     os.chdir(stage)
     bell = ControlPipe(directory)

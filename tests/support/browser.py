@@ -6,13 +6,10 @@ import json
 import os
 import shutil
 import subprocess
-from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
-from typing import Any
 
 
-def program() -> str | None:
+def program():
     """Path of a Chromium; None where there is none."""
     names = ("chromium", "chromium-browser", "google-chrome", "chrome")
     return next((path for name in names if (path := shutil.which(name))), None)
@@ -21,7 +18,7 @@ def program() -> str | None:
 class Browser:
     """One page in a browser; what it asked for and what it complained about is kept."""
 
-    def __init__(self, to: int, back: int) -> None:
+    def __init__(self, to, back):
         self._to, self._back, self._number, self._rest = to, back, 0, b""
         self.requests: list[str] = []
         self.complaints: list[str] = []
@@ -33,10 +30,10 @@ class Browser:
 
     _session: str | None = None
 
-    def call(self, method: str, **parameters: Any) -> dict[str, Any]:
+    def call(self, method, **parameters):
         """Return the answer to a command; what happens meanwhile is noted."""
         self._number += 1
-        message: dict[str, Any] = {
+        message = {
             "id": self._number,
             "method": method,
             "params": parameters,
@@ -48,20 +45,20 @@ class Browser:
             got = self._next()
             if got.get("id") == self._number:
                 assert "error" not in got, got["error"]
-                result: dict[str, Any] = got["result"]
+                result = got["result"]
                 return result
             self._note(got)
 
-    def _next(self) -> dict[str, Any]:
+    def _next(self):
         while b"\0" not in self._rest:
             part = os.read(self._back, 1 << 20)
             assert part, "the browser has ended"
             self._rest += part
         line, _, self._rest = self._rest.partition(b"\0")
-        message: dict[str, Any] = json.loads(line)
+        message = json.loads(line)
         return message
 
-    def _note(self, event: dict[str, Any]) -> None:
+    def _note(self, event):
         values = event.get("params", {})
         if event["method"] == "Network.requestWillBeSent":
             self.requests.append(values["request"]["url"])
@@ -70,13 +67,13 @@ class Browser:
         if event["method"] == "Log.entryAdded" and values["entry"]["level"] == "error":
             self.complaints.append(values["entry"]["text"])
 
-    def open(self, file: Path) -> None:
+    def open(self, file):
         """Load a file and wait until it is there."""
         self.call("Page.navigate", url=file.as_uri())
         while self.ask("document.readyState") != "complete":
             pass
 
-    def ask(self, script: str) -> Any:
+    def ask(self, script):
         """Return the value of a script, which may be a promise."""
         values = self.call(
             "Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True
@@ -84,7 +81,7 @@ class Browser:
         assert "exceptionDetails" not in values, values["exceptionDetails"]
         return values["result"].get("value")
 
-    def wide(self, width: int) -> None:
+    def wide(self, width):
         """Make the window so many points wide, as a phone's."""
         self.call(
             *("Emulation.setDeviceMetricsOverride",),
@@ -96,7 +93,7 @@ class Browser:
             },
         )
 
-    def look(self, at: str) -> None:
+    def look(self, at):
         """Show the page on ``light`` or ``dark`` screens, or as ``print`` does."""
         scheme = {
             "name": "prefers-color-scheme",
@@ -107,7 +104,7 @@ class Browser:
 
 
 @contextmanager
-def browser(folder: Path) -> Iterator[Browser]:
+def browser(folder):
     """Start a Chromium with a profile of its own, and end it."""
     chromium = program()
     assert chromium
@@ -138,5 +135,5 @@ def browser(folder: Path) -> Iterator[Browser]:
     finally:
         os.close(to)
         process.terminate()
-        process.wait(60)
+        process.wait(600)
         os.close(back)

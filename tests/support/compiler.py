@@ -2,25 +2,26 @@
 
 import functools
 import shutil
-import subprocess
 
 import pytest
 
+from support.shell import completed
+
 
 @functools.cache
-def lacks() -> str:
+def lacks():
     """What is missing to compile a program; empty if nothing is."""
     if shutil.which("gcc") is None:
         return "not on PATH: gcc"
     program = "#include <stdio.h>\nint main(void) { return 0; }\n"
     words = ["gcc", "-xc", "-", "-o", "/dev/null"]
-    done = subprocess.run(words, input=program, text=True, capture_output=True)
+    done = completed(words, input=program)
     if done.returncode != 0:
         return "gcc cannot compile here: libc6-dev is missing"
     return ""
 
 
-def demand() -> None:
+def demand():
     """Skip the test where nothing can be compiled."""
     if lacks():
         pytest.skip(lacks())

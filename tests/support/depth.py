@@ -1,7 +1,5 @@
 """How deep the tests look: ``IOGAUGE_TEST_FULL=1`` asks for 300 examples a property, full sizes, and tests marked ``nightly``."""
 
-from __future__ import annotations
-
 import os
 
 FULL = os.environ.get("IOGAUGE_TEST_FULL", "") == "1"

@@ -1,14 +1,11 @@
 """Loop devices, and file systems on them, for tests that run as root."""
 
-from __future__ import annotations
-
 import contextlib
 import fcntl
 import os
 import shutil
 import struct
 import time
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -18,14 +15,14 @@ from support.shell import completed
 MIB = 1 << 20
 
 
-def run(*words: object) -> str:
+def run(*words):
     done = completed([str(word) for word in words])
     if done.returncode != 0:
         raise OSError(f"{words}: {done.stderr.strip()}")
     return done.stdout.strip()
 
 
-def patiently(action: Callable[[], object]) -> None:
+def patiently(action):
     """Do what fails while somebody else looks at a mount."""
     for attempt in range(10):
         with contextlib.suppress(OSError):
@@ -35,7 +32,7 @@ def patiently(action: Callable[[], object]) -> None:
     action()
 
 
-def unmount(point: Path) -> None:
+def unmount(point):
     """Unmount a directory, at last even if hosts of other tests have a copy of what lies on it."""
     try:
         patiently(lambda: run("umount", point))
@@ -46,26 +43,24 @@ def unmount(point: Path) -> None:
 class Devices:
     """Loop devices and mounts below a directory, which leave in reverse order."""
 
-    def __init__(self, folder: Path, leaving: contextlib.ExitStack) -> None:
+    def __init__(self, folder, leaving):
         self.folder, self.leaving = folder, leaving
         #: The newest device of a file system that :meth:`formatted` made.
         self.last = Path()
 
-    def formatted(
-        self, kind: str, *words: str, options: str = "rw", mib: int = 1024
-    ) -> Path:
+    def formatted(self, kind, *words, options="rw", mib=1024):
         """A new file system on a device of its own, mounted."""
         file = self.folder / f"image{len(list(self.folder.iterdir()))}"
         self.last = self.loop(self.image(file.name, mib))
         return self.made(kind, self.last, options, *words)
 
-    def image(self, name: str, mib: int = 300) -> Path:
+    def image(self, name, mib=300):
         file = self.folder / name
         with open(file, "wb") as created:
             created.truncate(mib * MIB)
         return file
 
-    def loop(self, file: Path, direct: bool = True) -> Path:
+    def loop(self, file, direct=True):
         try:
             # Partitions leave with a device that is scanned for them.
             mode = f"--direct-io={'on' if direct else 'off'}"
@@ -73,9 +68,11 @@ class Devices:
         except OSError as error:
             pytest.skip(f"no loop device: {error}")
         self.leaving.callback(run, "losetup", "-d", device)
+        # Who had it before may have been killed before its counters were on again.
+        Path(f"/sys/block/{Path(device).name}/queue/iostats").write_text("1")
         return Path(device)
 
-    def zram(self, mib: int) -> Path:
+    def zram(self, mib):
         """A file system in compressed memory, mounted."""
         size = Path("/sys/block/zram0/disksize")
         if not size.exists() or size.read_text().strip() != "0":
@@ -85,25 +82,23 @@ class Devices:
         return self.made("ext4", Path("/dev/zram0"))
 
     @staticmethod
-    def _reset(zram: Path) -> None:
+    def _reset(zram):
         # Hosts of other tests may have a copy of the mount for as long as they live; the next test is skipped then.
         with contextlib.suppress(OSError):
             patiently(lambda: zram.write_text("1"))
 
-    def mount(
-        self, source: object, name: str, kind: str = "", options: str = "rw"
-    ) -> Path:
+    def mount(self, source, name, kind="", options="rw"):
         point = self.folder / name
         point.mkdir(exist_ok=True)
         run("mount", *(["-t", kind] if kind else []), "-o", options, source, point)
         self.leaving.callback(unmount, point)
         return point
 
-    def made(self, kind: str, device: Path, options: str = "rw", *words: str) -> Path:
+    def made(self, kind, device, options="rw", *words):
         """A new file system on a device, mounted."""
         # The kernel would write the inode tables of an ext4 later, beside what a test counts.
         ext4 = ["-q", "-F", "-E", "lazy_itable_init=0,lazy_journal_init=0"]
-        quiet = {"ext4": ext4, "xfs": ["-q", "-f"], "btrfs": ["-q", "-f"]}[kind]
+        quiet = ext4 if kind == "ext4" else ["-q", "-f"]
         program = f"mkfs.{kind}"
         if shutil.which(program) is None:
             pytest.skip(f"needs {program}")
@@ -115,12 +110,13 @@ THROTTLE = Path("/sys/fs/cgroup/blkio")
 
 
 @contextlib.contextmanager
-def capped(device: Path, **most: int) -> Iterator[None]:
-    """A device takes at most so many bytes a second (``read``, ``written``), or ``reads``, from all of this machine."""
+def capped(device, **most):
+    """A device takes at most so many bytes a second (``read``, ``written``), or so many requests (``reads``, ``writes``), from all of this machine."""
     files = {
         "read": "blkio.throttle.read_bps_device",
         "written": "blkio.throttle.write_bps_device",
         "reads": "blkio.throttle.read_iops_device",
+        "writes": "blkio.throttle.write_iops_device",
     }
     if not (THROTTLE / files["read"]).exists():
         pytest.skip("needs the controller blkio of cgroup v1")
@@ -135,7 +131,7 @@ def capped(device: Path, **most: int) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def uncounted(device: Path) -> Iterator[None]:
+def uncounted(device):
     """The kernel does not count what a device moves. A loop device keeps the setting for whoever has it next."""
     setting = Path(f"/sys/block/{device.name}/queue/iostats")
     setting.write_text("0")
@@ -145,7 +141,7 @@ def uncounted(device: Path) -> Iterator[None]:
         setting.write_text("1")
 
 
-def encrypted(directory: Path) -> None:
+def encrypted(directory):
     """Encrypt an empty directory with a key of this test (fscrypt, policy version 2)."""
     fd = os.open(directory, os.O_RDONLY)
     try:
@@ -159,8 +155,8 @@ def encrypted(directory: Path) -> None:
         os.close(fd)
 
 
-def encryption(devices: Devices, loop: Path, options: str = "rw") -> Path:
-    directory = devices.made("ext4", loop, options, "-O", "encrypt") / "directory"
+def encryption(devices, loop):
+    directory = devices.made("ext4", loop, "rw", "-O", "encrypt") / "directory"
     directory.mkdir()
     try:
         encrypted(directory)
@@ -169,7 +165,7 @@ def encryption(devices: Devices, loop: Path, options: str = "rw") -> Path:
     return directory
 
 
-def overlay(devices: Devices, storage: Path, *options: str) -> Path:
+def overlay(devices, storage, *options):
     for name in ("upper", "work", "lower"):
         (storage / name).mkdir()
     words = [f"{name}dir={storage / name}" for name in ("upper", "work", "lower")]

@@ -1,13 +1,10 @@
 """Extras of the partition that the healthy stage directory (support/stage.py) was made on."""
 
-from __future__ import annotations
-
 import copy
-from typing import Any
 
 from iogauge.site.extras import PartitionExtras
 
-EXTRAS: dict[str, Any] = {
+EXTRAS = {
     "target": {"path": "/s", "type": "ext4", "source": "/dev/sdb1"},
     "node": {"cores": 4, "memory": "16 GiB"},
     "scale": {"tasks_per_node": 2},
@@ -20,7 +17,7 @@ EXTRAS: dict[str, Any] = {
 }
 
 
-def extras(**parts: Any) -> PartitionExtras:
+def extras(**parts):
     """The extras with keys of some parts replaced or added."""
     data = copy.deepcopy(EXTRAS)
     for name, part in parts.items():

@@ -3,16 +3,11 @@
 glusterd keeps its state below directories of the machine that have no option. Each host gets such directories of its own.
 """
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 import time
-from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-
-from support.hosts import Hosts
 
 #: Name of the volume, and its type in mountinfo.
 VOLUME = "scratch"
@@ -20,7 +15,7 @@ TYPE = "fuse.glusterfs"
 _STATE = ("/var/lib/glusterd", "/var/log/glusterfs", "/run")
 
 
-def why_not() -> str | None:
+def why_not():
     """Why there can be no volume here; None where there can."""
     missing = [
         name
@@ -32,13 +27,13 @@ def why_not() -> str | None:
     return None if Path("/dev/fuse").exists() else "no /dev/fuse"
 
 
-def source(hosts: Hosts) -> str:
+def source(hosts):
     """What all hosts mount, as mountinfo has it."""
     return f"{hosts.address(hosts.names[0])}:/{VOLUME}"
 
 
 @contextmanager
-def volume(hosts: Hosts, base: Path, *kind: str) -> Iterator[Path]:
+def volume(hosts, base, *kind):
     """Yield the point at which the hosts, and nobody else, have a volume mounted.
 
     ``kind`` are the words for its kind, such as ``replica 2``; without them each file lies on one brick.
@@ -99,11 +94,11 @@ def volume(hosts: Hosts, base: Path, *kind: str) -> Iterator[Path]:
         )
         for daemon in daemons:
             daemon.terminate()
-            daemon.wait(30)
+            daemon.wait(600)
         shutil.rmtree(base)
 
 
-def _daemon(hosts: Hosts, host: str, base: Path) -> subprocess.Popen[bytes]:
+def _daemon(hosts, host, base):
     """Start glusterd on a host, with a brick and directories of its own."""
     (base / "brick").mkdir(parents=True)
     for directory in _STATE:
@@ -119,7 +114,7 @@ def _daemon(hosts: Hosts, host: str, base: Path) -> subprocess.Popen[bytes]:
     )
 
 
-def _insist(hosts: Hosts, host: str, *words: str) -> None:
+def _insist(hosts, host, *words):
     """Run a command on a host until it succeeds: daemons take seconds to begin."""
     end = time.monotonic() + 600
     while (done := hosts.run(host, words)).returncode != 0:

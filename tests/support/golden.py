@@ -8,17 +8,17 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from difflib import unified_diff
-from pathlib import Path
 
-_ROOT = Path(__file__).parents[2]
-FOLDER = _ROOT / "tests" / "data" / "golden"
+from support.project import ROOT
+
+FOLDER = ROOT / "tests" / "data" / "golden"
 #: Words that are long, and the same in every script.
 _SHORT = {
-    "sh @ROOT@/reframe/src/iogauge/job/agent.sh @PYTHON@": "@AGENT@",
-    "sh @ROOT@/reframe/src/iogauge/job/witness.sh": "@WITNESS@",
+    "/bin/sh @ROOT@/reframe/src/iogauge/job/agent.sh @PYTHON@": "@AGENT@",
+    "/bin/sh @ROOT@/reframe/src/iogauge/job/witness.sh": "@WITNESS@",
 }
 
 
@@ -36,22 +36,22 @@ class Case:
     inputs: Mapping[str, str]
 
     @property
-    def check(self) -> str:
+    def check(self):
         """Name of the check's class."""
         return self.title.split()[0]
 
     @property
-    def name(self) -> str:
+    def name(self):
         """Name of the stage directory: with the hash if the check has parameters."""
         return f"{self.check}_{self.hash}" if " " in self.title else self.check
 
     @property
-    def key(self) -> str:
+    def key(self):
         """What no other case of a dry run has."""
         return f"{self.title} /{self.hash} @{self.partition}+{self.environ}"
 
     @property
-    def phases(self) -> list[list[str]]:
+    def phases(self):
         """Words of every phase, its name first."""
         lines = [line.strip() for line in self.script.splitlines()]
         return [
@@ -59,27 +59,27 @@ class Case:
         ]
 
     @property
-    def text(self) -> str:
+    def text(self):
         """Script and input files."""
         files = [f"--> {name}\n{text}" for name, text in sorted(self.inputs.items())]
         return "\n".join([self.script, *files])
 
     @property
-    def does(self) -> str:
+    def does(self):
         """What the tool is told to do, without the names of directories and results."""
         words = [word for phase in self.phases for word in phase]
         return " ".join(words) + "".join(self.inputs.values())
 
 
-def families() -> dict[str, list[str]]:
+def families():
     """Names of the check classes in each file of checks/, in their order."""
     return {
         file.stem: re.findall(r"simple_test.*\nclass (\w+)", file.read_text())
-        for file in (_ROOT / "checks").glob("*.py")
+        for file in (ROOT / "checks").glob("*.py")
     }
 
 
-def scripts(cases: Sequence[Case]) -> dict[str, str]:
+def scripts(cases):
     """Script and input files of one case of each family that has any, by the family's name."""
     found = {}
     for family, classes in families().items():
@@ -93,12 +93,12 @@ def scripts(cases: Sequence[Case]) -> dict[str, str]:
     return found
 
 
-def read(dry_run: str) -> dict[str, str]:
+def read(dry_run):
     """Recorded scripts of a dry run by family."""
     return {file.stem: file.read_text() for file in (FOLDER / dry_run).glob("*.txt")}
 
 
-def write(dry_run: str, scripts: Mapping[str, str]) -> None:
+def write(dry_run, scripts):
     """Record the scripts of a dry run anew."""
     folder = FOLDER / dry_run
     folder.mkdir(parents=True, exist_ok=True)
@@ -108,9 +108,9 @@ def write(dry_run: str, scripts: Mapping[str, str]) -> None:
         (folder / f"{family}.txt").write_text(text)
 
 
-def differences(recorded: Mapping[str, str], found: Mapping[str, str]) -> str:
+def differences(recorded, found):
     """The lines that differ, by family; empty if there are none."""
-    lines: list[str] = []
+    lines = []
     for family in sorted(recorded.keys() | found.keys()):
         old, new = (texts.get(family, "").splitlines() for texts in (recorded, found))
         lines += unified_diff(old, new, f"{family} recorded", family, n=0, lineterm="")

@@ -1,7 +1,5 @@
 """A mount that can be made to hang, or to fail: a FUSE daemon that is stopped and continued, or answers with errors."""
 
-from __future__ import annotations
-
 import atexit
 import functools
 import os
@@ -10,7 +8,6 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -27,14 +24,14 @@ class Unavailable(Exception):
 class Hanging:
     """A mounted directory and its daemon."""
 
-    def __init__(self, point: Path, daemon: subprocess.Popen[bytes]) -> None:
+    def __init__(self, point, daemon):
         self.point, self.daemon = point, daemon
 
-    def hang(self) -> None:
+    def hang(self):
         """From now on nothing answers."""
         os.kill(self.daemon.pid, signal.SIGSTOP)
 
-    def wake(self) -> None:
+    def wake(self):
         """Everything that waits is answered."""
         os.kill(self.daemon.pid, signal.SIGCONT)
 
@@ -42,22 +39,18 @@ class Hanging:
 class Frozen(Hanging):
     """A mounted file system on which from some moment on nobody can write."""
 
-    def __init__(self, point: Path) -> None:
+    def __init__(self, point):
         self.point = point
 
-    def hang(self) -> None:
-        subprocess.run(
-            ["fsfreeze", "--freeze", str(self.point)], check=True, timeout=600
-        )
+    def hang(self):
+        completed(["fsfreeze", "--freeze", str(self.point)], check=True)
 
-    def wake(self) -> None:
-        subprocess.run(
-            ["fsfreeze", "--unfreeze", str(self.point)], check=False, timeout=600
-        )
+    def wake(self):
+        completed(["fsfreeze", "--unfreeze", str(self.point)])
 
 
 @functools.cache
-def build() -> Path:
+def build():
     """The daemon's program, built once by a process; raises :class:`Unavailable`."""
     if compiler.lacks():
         raise Unavailable(compiler.lacks())
@@ -71,22 +64,23 @@ def build() -> Path:
     atexit.register(shutil.rmtree, folder)
     program = folder / "slowfs"
     words = ["gcc", "-O2", "-Wall", "-Wextra", str(SOURCE), "-o", str(program)]
-    subprocess.run([*words, *flags.stdout.split()], check=True, timeout=600)
+    completed([*words, *flags.stdout.split()], check=True)
     return program
 
 
 @contextmanager
 def mounted(
-    folder: Path,
-    fail: str = "",
-    log: Path | None = None,
-    mdt: int | None = None,
-    keeps: bool = False,
-) -> Iterator[Hanging]:
+    folder,
+    fail="",
+    log=None,
+    keeps=False,
+    old=False,
+):
     """Mount ``folder``/back at ``folder``/mnt; raises :class:`Unavailable`.
 
     ``fail``: what fails, as ``OPERATION:ERRNO:N``. ``log``: where reads and writes are written down.
-    ``mdt``: the metadata target of its directories. ``keeps``: the daemon reads from memory what was written before. See slowfs.c.
+    ``keeps``: the daemon reads from memory what was written before.
+    ``old``: the client asks for no attribute, name or content twice. See slowfs.c.
     """
     back, point = folder / "back", folder / "mnt"
     back.mkdir()
@@ -99,8 +93,8 @@ def mounted(
         env=os.environ
         | ({"SLOWFS_FAIL": fail} if fail else {})
         | ({"SLOWFS_LOG": str(log)} if log else {})
-        | ({"SLOWFS_MDT": str(mdt)} if mdt is not None else {})
-        | ({"SLOWFS_KEEPS": "1"} if keeps else {}),
+        | ({"SLOWFS_KEEPS": "1"} if keeps else {})
+        | ({"SLOWFS_OLD": "1"} if old else {}),
     )
     try:
         end = time.monotonic() + 10
@@ -112,8 +106,6 @@ def mounted(
     finally:
         if daemon.poll() is None:
             os.kill(daemon.pid, signal.SIGCONT)
-        subprocess.run(
-            ["fusermount3", "-u", "-z", str(point)], check=False, timeout=600
-        )
+        completed(["fusermount3", "-u", "-z", str(point)])
         daemon.terminate()
-        daemon.wait(10)
+        daemon.wait(600)

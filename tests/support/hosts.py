@@ -15,10 +15,9 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
 from pathlib import Path
-from types import TracebackType
 
+from support.project import ROOT
 from support.shell import completed, kill, script
 
 NETWORK = "10.78.0"
@@ -51,10 +50,8 @@ pid=$(cat "$(dirname "$0")/$host.pid") || exit 255
 exec nsenter --target "$pid" --net --uts --mount --wd="$PWD" /bin/sh -c "$*"
 """
 
-ROOT = Path(__file__).resolve().parents[2]
 
-
-def why_not() -> str | None:
+def why_not():
     """Why hosts cannot be made here; None where they can."""
     missing = [name for name in _PROGRAMS if shutil.which(name) is None]
     if missing:
@@ -76,21 +73,21 @@ class Hosts:
     (``OMPI_MCA_plm_rsh_agent``). What still runs on the hosts at the end is killed.
     """
 
-    def __init__(self, number: int, *seen: Path) -> None:
+    def __init__(self, number, *seen):
         self.names = [f"n{i}" for i in range(1, number + 1)]
         self._seen = [ROOT, Path(sys.prefix), *seen]
         self._holders: dict[str, subprocess.Popen[str]] = {}
 
     @property
-    def agent(self) -> Path:
+    def agent(self):
         """Program that starts commands on a host."""
         return self.base / "agent"
 
-    def address(self, host: str) -> str:
+    def address(self, host):
         """IPv4 address of a host."""
         return f"{NETWORK}.{self.names.index(host) + 1}"
 
-    def command(self, host: str, words: Sequence[str]) -> list[str]:
+    def command(self, host, words):
         """Words that run a command on a host, in the current directory."""
         pid = self._holders[host].pid
         return [
@@ -103,15 +100,13 @@ class Hosts:
             *words,
         ]
 
-    def run(
-        self, host: str, words: Sequence[str], timeout: float = 600
-    ) -> subprocess.CompletedProcess[str]:
+    def run(self, host, words, timeout=600):
         """Run a command on a host to its end."""
         return completed(
             self.command(host, words), timeout=timeout, stdin=subprocess.DEVNULL
         )
 
-    def processes(self, host: str) -> dict[int, str]:
+    def processes(self, host):
         """Command lines of what runs on a host, by process, without the process that holds it."""
         holder = self._holders[host].pid
         network = os.readlink(f"/proc/{holder}/ns/net")
@@ -125,7 +120,7 @@ class Hosts:
                     found[int(entry.name)] = words.replace("\0", " ").strip()
         return found
 
-    def __enter__(self) -> Hosts:
+    def __enter__(self):
         """Make the hosts; raises OSError with the reason where that fails."""
         self.base = Path(tempfile.mkdtemp(prefix="iogauge-hosts-"))
         try:
@@ -135,7 +130,7 @@ class Hosts:
             raise
         return self
 
-    def _make(self) -> None:
+    def _make(self):
         script(self.agent, _AGENT)
         table = self.base / "hosts"
         lines = [
@@ -182,12 +177,12 @@ class Hosts:
             self._ip(host, f"addr add {self.address(host)}/24 dev eth0")
             self._ip(host, "link set eth0 up")
 
-    def _ip(self, host: str, words: str) -> None:
+    def _ip(self, host, words):
         done = self.run(host, ["ip", *words.split()])
         if done.returncode != 0:
             raise OSError(f"{host}: ip {words}: {done.stderr.strip()}")
 
-    def _remove(self) -> None:
+    def _remove(self):
         for host, holder in self._holders.items():
             end = time.monotonic() + 10
             while holder.poll() is None and (left := self.processes(host)):
@@ -202,9 +197,9 @@ class Hosts:
 
     def __exit__(
         self,
-        kind: type[BaseException] | None,
-        value: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+        kind,
+        value,
+        trace,
+    ):
         """Kill what still runs there, and remove the hosts."""
         self._remove()

@@ -2,14 +2,13 @@
 
 import hashlib
 import json
-import subprocess
 import sys
-from pathlib import Path
 
 from support import compiler
+from support.project import ROOT
 from support.shell import completed, script
 
-CHECK = Path(__file__).resolve().parents[2] / "ci/check_stack.py"
+CHECK = ROOT / "ci/check_stack.py"
 
 #: An MPI's library that says of itself what a real one says, and the compiler wrapper that links with it.
 LIBRARY = """#include <string.h>
@@ -45,7 +44,7 @@ def mpi(prefix, says):
     library = prefix / "lib/libmpi.so"
     library.parent.mkdir(parents=True, exist_ok=True)
     command = ["gcc", "-shared", "-fPIC", "-xc", "-", "-o", str(library)]
-    subprocess.run(command, input=LIBRARY % says, text=True, check=True)
+    completed(command, input=LIBRARY % says, check=True)
     script(prefix / "bin/mpicc", f"#!/bin/sh\necho gcc -L{library.parent} -lmpi\n")
 
 

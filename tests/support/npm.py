@@ -1,12 +1,9 @@
 """Programs and scripts from npm that tests need, installed once into the user's cache."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil
 import subprocess
-from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -14,7 +11,7 @@ import pytest
 from support.shell import completed
 
 
-def modules(packages: Mapping[str, str]) -> Path:
+def modules(packages):
     """Return the folder ``node_modules`` with packages by their versions. Skips where npm does not bring them."""
     first = next(iter(packages))
     npm = shutil.which("npm")

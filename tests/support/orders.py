@@ -1,16 +1,13 @@
 """An order to the job's agent, with values that nothing speaks against."""
 
-from __future__ import annotations
-
 import os
-from typing import Any
 
 from iogauge.plan.stage import JobOrder
 
 
-def job_order(place: str, **change: Any) -> JobOrder:
+def job_order(place, **change):
     """Return an order for a target; every value may be given otherwise."""
-    values: dict[str, Any] = {
+    values = {
         "target": place,
         "type": "ext4",
         "source": None,
@@ -22,7 +19,7 @@ def job_order(place: str, **change: Any) -> JobOrder:
         "host": "login",
         "process": (1, 2),
         "case": "case",
-        "lock": place,
+        "locks": (place,),
         "lock_wait_s": 5,
         "lock_lease_s": 60,
         "held_bytes": 1 << 20,
@@ -30,7 +27,6 @@ def job_order(place: str, **change: Any) -> JobOrder:
         "pieces": None,
         "pins": None,
         "layout": None,
-        "pool": None,
         "shared_bytes": 0,
         "max_fill": 1.0,
         "max_of_free": 1.0,

@@ -1,16 +1,14 @@
 """Programs of benchmarks/ and of ci/ as modules."""
 
-from __future__ import annotations
-
 import importlib.util
 import sys
-from pathlib import Path
-from typing import Any
 
-FOLDER = Path(__file__).parents[2] / "benchmarks"
+from support.project import ROOT
+
+FOLDER = ROOT / "benchmarks"
 
 
-def load(name: str, folder: Path = FOLDER) -> Any:
+def load(name, folder=FOLDER):
     """Return the module of a program."""
     full = f"{folder.name}_{name}"
     spec = importlib.util.spec_from_file_location(full, folder / f"{name}.py")

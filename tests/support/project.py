@@ -1,15 +1,17 @@
-"""Copies of this project."""
-
-from __future__ import annotations
+"""This project's folders, and copies of it."""
 
 import shutil
 import subprocess
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
+TESTS = ROOT / "tests"
+DATA = TESTS / "data"
+#: Recorded output of tools.
+SAMPLES = DATA / "samples"
 
 
-def copied(to: Path, *left_out: str) -> Path:
+def copied(to, *left_out):
     """Copy the project's files, also those not yet added to git, but for some folders; returns the copy."""
     words = ["git", "ls-files", "-co", "--exclude-standard", "-z", "--", "."]
     words += [f":!{folder}" for folder in left_out]

@@ -1,17 +1,12 @@
 """Records of cases, as JSON and as what is read of it; each test changes what matters to it."""
 
-from __future__ import annotations
-
 import copy
 import json
-from collections.abc import Mapping
-from pathlib import Path
-from typing import Any, Final
 
 from iogauge.records import journal
 from iogauge.records.record import Record, keys_of
 
-METRIC: Final[Mapping[str, Any]] = {
+METRIC = {
     "name": "write_bw",
     "unit": "MiB/s",
     "better": "more",
@@ -32,7 +27,7 @@ METRIC: Final[Mapping[str, Any]] = {
         "xfail": None,
     },
 }
-FINDING: Final[Mapping[str, Any]] = {
+FINDING = {
     "guard": "G4",
     "outcome": "warn",
     "metric": "write_bw",
@@ -40,7 +35,7 @@ FINDING: Final[Mapping[str, Any]] = {
     "demands": "30 s",
     "remedy": "more data",
 }
-RECORD: Final[Mapping[str, Any]] = {
+RECORD = {
     "schema": 1,
     "session": "20270131T120000-n1-1",
     "time": "2027-01-31T12:00:00Z",
@@ -79,14 +74,12 @@ RECORD: Final[Mapping[str, Any]] = {
 }
 
 
-def metric(
-    name: str = "write_bw", verdict: str = "PASS", **change: Any
-) -> dict[str, Any]:
+def metric(name="write_bw", verdict="PASS", **change):
     """JSON of a metric; a FAIL or PASS has a reference."""
     return copy.deepcopy({**METRIC, "name": name, "verdict": verdict, **change})
 
 
-def values(verdict: str = "PASS", **change: Any) -> dict[str, Any]:
+def values(verdict="PASS", **change):
     """JSON of a record without findings; its line and its series follow from the rest."""
     plain = {
         **RECORD,
@@ -99,12 +92,12 @@ def values(verdict: str = "PASS", **change: Any) -> dict[str, Any]:
     return made
 
 
-def record(verdict: str = "PASS", **change: Any) -> Record:
+def record(verdict="PASS", **change):
     """A record as it is read."""
     return Record.from_json(values(verdict, **change))
 
 
-def append(file: Path, made: Mapping[str, Any]) -> None:
+def append(file, made):
     """Append a line of JSON to a session's file, whatever it holds."""
     line = json.dumps({"schema": 1, **made}, allow_nan=False, separators=(",", ":"))
     journal.append(file, line.encode())

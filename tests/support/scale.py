@@ -1,12 +1,8 @@
 """What a job on very many nodes leaves, made of recorded output: rows of ranks, clients, answers of nodes."""
 
-from __future__ import annotations
-
 import json
-from pathlib import Path
 
 from iogauge.node import host, probes
-from iogauge.node.host import Clock
 from iogauge.plan.stage import FACTS
 from support import stage as healthy
 from support.stage import SAMPLES
@@ -15,7 +11,7 @@ from support.stage import SAMPLES
 TASKS = 64
 
 
-def ior_ranks(ranks: int) -> str:
+def ior_ranks(ranks):
     """Times of so many ranks, as IOR writes them."""
     header, row, *_ = (SAMPLES / "ior_stone.ranks.csv").read_text().splitlines()
     operation, _, rest = row.split(",", 2)
@@ -24,7 +20,7 @@ def ior_ranks(ranks: int) -> str:
     )
 
 
-def _task_lines(tasks: int) -> str:
+def _task_lines(tasks):
     """What the agent of a node notes of the tasks of each writing execution, as witness.sh tells it."""
     lines = []
     for repetition in range(healthy.REPETITIONS + 1):
@@ -37,7 +33,7 @@ def _task_lines(tasks: int) -> str:
     return "".join(lines)
 
 
-def _counter_lines(node: int, osts: int) -> str:
+def _counter_lines(node, osts):
     """What the agent of a node notes of its counters before and after each of these executions."""
     lines = []
     names = [f"scratch-OST{index:04x}" for index in range(osts)]
@@ -45,7 +41,7 @@ def _counter_lines(node: int, osts: int) -> str:
         began = 3 * repetition + 3
         for when, at in (("before", 0.5), ("after", 1.5)):
             moved = node * 4096 + (began + (when == "after")) * (1 << 20)
-            counts: dict[str, list[int | None]] = {"8:16": [moved, moved, 77]}
+            counts = {"8:16": [moved, moved, 77]}
             counts["net"] = [moved, moved, None]
             counts |= {name: [moved, 2 * moved, 256] for name in names}
             value = [f"write.{repetition}", when, counts]
@@ -53,7 +49,7 @@ def _counter_lines(node: int, osts: int) -> str:
     return "".join(lines)
 
 
-def build(stage: Path, nodes: int, tasks: int = TASKS, osts: int = 0) -> Path:
+def build(stage, nodes, tasks=TASKS, osts=0):
     """Stage directory of a healthy job on so many nodes, every one of which is a bit different.
 
     Each has ``tasks`` tasks, and counts what it moves with each of ``osts`` storage targets.
@@ -84,11 +80,9 @@ def build(stage: Path, nodes: int, tasks: int = TASKS, osts: int = 0) -> Path:
             "mem.bytes": 2**39 - 4096 * number,
             "nic.eth0.firmware": f"1.{number % 3}",
         }
-        clock = Clock(healthy.BOOTED, 0.0, 0).to_json()
         answer = {
             "load": seen | {"host": f"n{number}"},
             "fingerprint": own,
-            "clock": clock,
         }
         answer["versions"] = {}
         own_file = stage / f"seen.n{number}.jsonl"

@@ -1,21 +1,14 @@
 """Programs that are written, run to their end for what they say, and killed; work of another user."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal
 import subprocess
-from collections.abc import Callable, Sequence
-from pathlib import Path
-from typing import Any
 
 
-def completed(
-    words: Sequence[str | Path], **more: Any
-) -> subprocess.CompletedProcess[str]:
+def completed(words, **more):
     """Run words; ``more`` is subprocess.run's. A failure is the caller's to look at, unless it says ``check``."""
-    given: dict[str, Any] = {
+    given = {
         "capture_output": True,
         "text": True,
         "check": False,
@@ -24,7 +17,7 @@ def completed(
     return subprocess.run(words, **given | more)
 
 
-def script(path: Path, text: str) -> Path:
+def script(path, text):
     """Write a program; returns its path."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text)
@@ -32,14 +25,14 @@ def script(path: Path, text: str) -> Path:
     return path
 
 
-def kill(*pids: int) -> None:
+def kill(*pids):
     """Kill processes; some may be gone."""
     for pid in pids:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
 
 
-def as_user(uid: int, work: Callable[[], object]) -> str:
+def as_user(uid, work):
     """What a function returns, or raises, in a process of another user."""
     reader, writer = os.pipe()
     pid = os.fork()

@@ -1,15 +1,13 @@
 /* A file system that passes everything on to a directory, so that its daemon can be stopped: a mount that hangs.
  *
  *   gcc -O2 slowfs.c -o slowfs $(pkg-config --cflags --libs fuse3)
- *   [SLOWFS_FAIL=OPERATION:ERRNO:N] [SLOWFS_LOG=FILE] [SLOWFS_MDT=INDEX] [SLOWFS_KEEPS=1] slowfs DIRECTORY MOUNTPOINT -f [-o OPTIONS]
+ *   [SLOWFS_FAIL=OPERATION:ERRNO:N] [SLOWFS_LOG=FILE] [SLOWFS_KEEPS=1] slowfs DIRECTORY MOUNTPOINT -f [-o OPTIONS]
  *
  * With SLOWFS_FAIL every N-th write, read, fsync or close fails with that error number, but for markers and locks.
  * With SLOWFS_LOG a line "read|write DEVICE:INODE:BIRTH OFFSET BYTES PATH" is written down for all that arrives here:
  * what the page cache serves does not. Files stay in that cache after they are closed.
- * With SLOWFS_LOG files also take the attribute lustre.lov for one of four targets, as Lustre does: before they have
- * objects. What was asked for is kept as user.lustre.lov of the file below, where standin.py finds it.
  * With SLOWFS_KEEPS what was brought to storage stays in the page cache behind this daemon.
- * With SLOWFS_MDT directories answer two requests as those of Lustre do: they have no stripes, and lie on that target.
+ * With SLOWFS_OLD attributes, names and contents stay as they were first seen, as on NFS with nocto and a long actimeo.
  */
 #define FUSE_USE_VERSION 31
 #define _GNU_SOURCE
@@ -22,10 +20,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
-#include <sys/xattr.h>
 #include <unistd.h>
 
 static char *root;
@@ -34,8 +30,8 @@ static int failing_errno;
 static unsigned failing_every;
 static atomic_uint calls;
 static int events = -1;
-static int target = -1;
 static int keeps;
+static int old;
 
 static int fails(const char *operation, const char *path)
 {
@@ -108,45 +104,6 @@ static int fs_utimens(const char *path, const struct timespec times[2], struct f
     BELOW(at, path);
     ANSWER(utimensat(AT_FDCWD, at, times, AT_SYMLINK_NOFOLLOW));
 }
-#define DELAYED "user.lustre.delayed"
-#define KEPT "user.lustre.lov"
-
-/* lustre_user.h: struct lov_user_md_v3 and lov_user_ost_data_v1. */
-struct asked {
-    unsigned magic, pattern;
-    unsigned long long object[2];
-    unsigned stripe_size;
-    unsigned short stripe_count, stripe_offset;
-    char pool[16];
-    struct {
-        unsigned long long object[2];
-        unsigned generation, target;
-    } objects[];
-};
-#define LOV_USER_MAGIC_SPECIFIC 0x0BD50BD0
-#define TARGETS 4
-
-static int fs_setxattr(const char *path, const char *name, const char *value, size_t size, int flags)
-{
-    const struct asked *asked = (const struct asked *)value;
-    (void)flags;
-    BELOW(at, path);
-    if (events < 0 || strcmp(name, "lustre.lov"))
-        return -EOPNOTSUPP;
-    if (size < sizeof *asked)
-        return -ERANGE;
-    if (asked->magic != LOV_USER_MAGIC_SPECIFIC || asked->pattern != 1 || asked->stripe_size % 65536)
-        return -EINVAL;
-    if (size < sizeof *asked + asked->stripe_count * sizeof asked->objects[0])
-        return -ERANGE;
-    for (int i = 0; i < asked->stripe_count; i++)
-        if (asked->objects[i].target >= TARGETS)
-            return -EINVAL;
-    /* A file with objects keeps its layout, and Lustre says nothing (llite/xattr.c, b=10667). */
-    if (removexattr(at, DELAYED))
-        return errno == ENODATA ? 0 : -errno;
-    ANSWER(setxattr(at, KEPT, value, size, 0));
-}
 static int open_below(const char *path, int flags, mode_t mode, struct fuse_file_info *file)
 {
     BELOW(at, path);
@@ -154,9 +111,6 @@ static int open_below(const char *path, int flags, mode_t mode, struct fuse_file
     int fd = open(at, flags & ~(O_DIRECT | O_APPEND | O_ASYNC), mode);
     if (fd < 0)
         return -errno;
-    /* O_LOV_DELAY_CREATE is O_NOCTTY | O_ASYNC; FUSE does not pass the former on. */
-    if (events >= 0 && flags & O_CREAT && flags & O_ASYNC)
-        fsetxattr(fd, DELAYED, "", 0, 0);
     file->fh = fd;
     return 0;
 }
@@ -226,23 +180,11 @@ static int fs_readdir(const char *path, void *list, fuse_fill_dir_t add, off_t f
     closedir(directory);
     return 0;
 }
-/* lustre_user.h: struct lmv_user_md_v1 has 48 bytes. */
-#define LL_IOC_LMV_GETSTRIPE _IOWR('f', 241, char[48])
-#define LL_IOC_GET_MDTIDX _IOR('f', 175, int)
-#define LMV_MAGIC_V1 0x0CD20CD0
 
-static int fs_ioctl(const char *path, int number, void *argument, struct fuse_file_info *file, unsigned flags,
-                    void *data)
+static int fs_opendir(const char *path, struct fuse_file_info *file)
 {
-    unsigned command = number;
-    (void)path, (void)argument, (void)file;
-    if (target < 0 || !(flags & FUSE_IOCTL_DIR))
-        return -ENOTTY;
-    if (command == LL_IOC_LMV_GETSTRIPE)
-        return *(unsigned *)data == LMV_MAGIC_V1 ? -ENODATA : -EINVAL;
-    if (command != LL_IOC_GET_MDTIDX)
-        return -ENOTTY;
-    *(int *)data = target;
+    (void)path;
+    file->cache_readdir = file->keep_cache = old;
     return 0;
 }
 
@@ -254,6 +196,10 @@ static void *fs_init(struct fuse_conn_info *connection, struct fuse_config *conf
         connection->want &= ~FUSE_CAP_AUTO_INVAL_DATA;
     }
     config->entry_timeout = config->attr_timeout = config->negative_timeout = 0;
+    if (old) {
+        config->kernel_cache = 1;
+        config->entry_timeout = config->attr_timeout = 3600;
+    }
     return NULL;
 }
 
@@ -263,7 +209,7 @@ static const struct fuse_operations operations = {
     .chmod = fs_chmod,       .truncate = fs_truncate, .utimens = fs_utimens,   .open = fs_open,
     .create = fs_create,     .read = fs_read,         .write = fs_write,       .statfs = fs_statfs,
     .flush = fs_flush,       .release = fs_release,   .fsync = fs_fsync,       .fallocate = fs_fallocate, .readdir = fs_readdir,
-    .ioctl = fs_ioctl,       .setxattr = fs_setxattr,
+    .opendir = fs_opendir,
 };
 
 int main(int count, char **words)
@@ -273,14 +219,13 @@ int main(int count, char **words)
         return 2;
     }
     keeps = getenv("SLOWFS_KEEPS") != NULL;
+    old = getenv("SLOWFS_OLD") != NULL;
     const char *fail = getenv("SLOWFS_FAIL");
     if (fail && sscanf(fail, "%15[a-z]:%d:%u", failing, &failing_errno, &failing_every) != 3)
         return 2;
     const char *log = getenv("SLOWFS_LOG");
     if (log && (events = open(log, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644)) < 0)
         return 2;
-    if (getenv("SLOWFS_MDT"))
-        target = atoi(getenv("SLOWFS_MDT"));
     umask(0);
     words[1] = words[0];
     return fuse_main(count - 1, words + 1, &operations, NULL);

@@ -13,11 +13,8 @@ import secrets
 import shutil
 import subprocess
 import time
-from collections.abc import Sequence
-from types import TracebackType
 
 from support import hosts as support
-from support.hosts import Hosts
 from support.shell import completed, kill
 
 _PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "srun", "scontrol", "sinfo")
@@ -87,7 +84,7 @@ grant all on slurm_acct_db.* to 'slurm'@'localhost';
 """
 
 
-def why_not(accounting: bool = False) -> str | None:
+def why_not(accounting=False):
     """Why Slurm cannot run here; None where it can."""
     path = f"{os.environ['PATH']}:/usr/sbin:/sbin"
     needed = [*_PROGRAMS, *(_ACCOUNTING if accounting else ())]
@@ -100,21 +97,21 @@ def why_not(accounting: bool = False) -> str | None:
 class Slurm:
     """Slurm on the first hosts, for the time of a ``with``; the last host is the head."""
 
-    def __init__(self, hosts: Hosts, accounting: bool) -> None:
+    def __init__(self, hosts, accounting):
         self.hosts = hosts
         self.nodes, self.head = hosts.names[:-1], hosts.names[-1]
         self._accounting = accounting
         self._daemons: list[subprocess.Popen[bytes]] = []
 
     @property
-    def environment(self) -> dict[str, str]:
+    def environment(self):
         """Variables of every user of this Slurm."""
         return {
             "SLURM_CONF": str(self.base / "slurm.conf"),
             "PATH": f"{os.environ['PATH']}:/usr/sbin:/sbin",
         }
 
-    def run(self, *words: str, timeout: float = 60) -> str:
+    def run(self, *words, timeout=60):
         """What a command on the head prints; raises OSError where it fails."""
         done = completed(
             self.hosts.command(self.head, words),
@@ -126,11 +123,11 @@ class Slurm:
             raise OSError(f"{' '.join(words)}: {done.stderr.strip()}")
         return done.stdout
 
-    def jobs(self) -> list[str]:
+    def jobs(self):
         """Numbers of the jobs that run or wait."""
         return self.run("squeue", "--noheader", "--format=%A").split()
 
-    def processes(self) -> dict[str, list[str]]:
+    def processes(self):
         """Command lines on every node that are not Slurm's own, by node; nodes without are left out."""
         found = {
             node: [
@@ -142,19 +139,19 @@ class Slurm:
         }
         return {node: lines for node, lines in found.items() if lines}
 
-    def cut(self, node: str) -> None:
+    def cut(self, node):
         """Take a node from the network, and kill all that runs there: as without power."""
         self.hosts.run("switch", ["ip", "link", "set", node, "down"])
         kill(*self.hosts.processes(node))
 
-    def mend(self, node: str) -> None:
+    def mend(self, node):
         """Start a node that was cut."""
         self.hosts.run("switch", ["ip", "link", "set", node, "up"])
         self._daemons = [daemon for daemon in self._daemons if daemon.poll() is None]
         self._start(node, "slurmd", "-D")
         self._all_idle()
 
-    def __enter__(self) -> Slurm:
+    def __enter__(self):
         """Start it; raises OSError with the daemons' own words where that fails."""
         self.base = self.hosts.base / "slurm"
         self.hosts.base.chmod(0o711)  # munged wants that everybody can reach its socket
@@ -181,16 +178,16 @@ class Slurm:
 
     def __exit__(
         self,
-        kind: type[BaseException] | None,
-        value: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+        kind,
+        value,
+        trace,
+    ):
         """Kill the daemons; what they have started ends with the hosts."""
         for daemon in reversed(self._daemons):
             daemon.kill()
             daemon.wait()
 
-    def _start(self, host: str, *words: str) -> None:
+    def _start(self, host, *words):
         with open(self.base / f"{words[0]}.{host}.out", "ab") as out:
             daemon = subprocess.Popen(
                 self.hosts.command(host, words),
@@ -202,7 +199,7 @@ class Slurm:
             )
         self._daemons.append(daemon)
 
-    def _wait(self, *words: str, until: str = "", seconds: float = 60) -> None:
+    def _wait(self, *words, until="", seconds=60):
         """Run a command on the head again and again until it succeeds and prints a text."""
         end = time.monotonic() + seconds
         while True:
@@ -221,7 +218,7 @@ class Slurm:
                 )
             time.sleep(0.1)
 
-    def _said(self) -> str:
+    def _said(self):
         """The last that each daemon said."""
         texts = {
             file.name: file.read_text(errors="replace")
@@ -231,7 +228,7 @@ class Slurm:
             f"\n{name}: {text[-500:].strip()}" for name, text in texts.items()
         )
 
-    def _munge(self) -> None:
+    def _munge(self):
         key = self.base / "munge.key"
         key.write_bytes(secrets.token_bytes(128))
         key.chmod(0o400)
@@ -244,7 +241,7 @@ class Slurm:
         self._start(self.head, "munged", "--foreground", "--num-threads=4", *words)
         self._wait("munge", "--no-input", f"--socket={self.base}/munge.socket")
 
-    def _configure(self) -> None:
+    def _configure(self):
         accounting = ["AccountingStorageType=accounting_storage/none"]
         if self._accounting:
             accounting = [
@@ -273,7 +270,7 @@ class Slurm:
         secret.write_text(_SLURMDBD.format(**fields))
         secret.chmod(0o600)
 
-    def _database(self) -> None:
+    def _database(self):
         data, socket = self.base / "database", self.base / "database.socket"
         own = ["--no-defaults", "--user=root"]
         self.run(
@@ -302,6 +299,6 @@ class Slurm:
         self._wait("sacctmgr", "--noheader", "show", "cluster")
         self.run("sacctmgr", "--immediate", "add", "cluster", "rig")
 
-    def _all_idle(self) -> None:
-        words: Sequence[str] = ("sinfo", "--noheader", "--states=idle", "--format=%D")
+    def _all_idle(self):
+        words = ("sinfo", "--noheader", "--states=idle", "--format=%D")
         self._wait(*words, until=f"{len(self.nodes)}\n")

@@ -1,12 +1,8 @@
 """Facts of a stack as ci/check_stack.py writes them."""
 
-from __future__ import annotations
-
 import json
-from pathlib import Path
-from typing import Any
 
-FACTS: dict[str, Any] = {
+FACTS = {
     "environment": "site",
     "stack": "92718f76de22",
     "lock_sha256": "83c1",
@@ -22,7 +18,7 @@ FACTS: dict[str, Any] = {
 }
 
 
-def write_facts(directory: Path, facts: Any = FACTS) -> Path:
+def write_facts(directory, facts=FACTS):
     """Write facts into an environment's .spack-env; returns the file."""
     directory.mkdir(parents=True)
     file = directory / "stack.json"

@@ -1,31 +1,26 @@
 """A stage directory as a healthy job leaves it, made of recorded tool output."""
 
-from __future__ import annotations
-
 import json
 import re
 from datetime import datetime, timezone
-from pathlib import Path
-from typing import Any, Literal
 
-from iogauge.core.measurement import Metric, ToolOutput
+from iogauge.core.measurement import Metric
 from iogauge.node.files import Block, Eviction, Held, Sample
-from iogauge.node.host import Clock
 from iogauge.node.kinds import Below
 from iogauge.node.mounts import Mount, Space
 from iogauge.node.view import View
-from iogauge.plan.case import DIR, REP, Access, CasePlan, PhasePlan, Printed
+from iogauge.plan.case import DIR, REP, Access, CasePlan, PhasePlan
 from iogauge.plan.stage import Opened
 from iogauge.tools.fio import output as tools_output
 from iogauge.tools.ior.output import parse_json, rank_times_csv, with_rank_times
+from support.project import SAMPLES
 
-SAMPLES = Path(__file__).parents[1] / "data" / "samples"
 METRICS = (Metric("write_bw", "MiB/s"), Metric("read_iops", "ops/s"))
 REPETITIONS = 2
 WRITTEN = 826802176
 #: Bytes that the recorded fio read.
 READ = 190013440
-_WAYS: tuple[Literal["write", "read"], ...] = ("write", "read")
+_WAYS = ("write", "read")
 #: What the recorded IOR was asked to do.
 ASKED = (
     "-a POSIX -F -e -w -k -D 1 -t 256k -b 8g -l random "
@@ -46,16 +41,16 @@ VIEW = View(
 )
 
 
-def parse_ior(printed: Printed) -> ToolOutput:
+def parse_ior(printed):
     output = parse_json(printed.result, printed.stdout)
     return with_rank_times(output, rank_times_csv(printed.ranks))
 
 
-def parse_fio(printed: Printed) -> ToolOutput:
+def parse_fio(printed):
     return tools_output.parse_json(printed.result)
 
 
-def plan(nodes: int = 1, **change: Any) -> CasePlan:
+def plan(nodes=1, **change):
     """Write with IOR, then read with fio from an emptied cache."""
     write = PhasePlan(
         name="write",
@@ -76,7 +71,7 @@ def plan(nodes: int = 1, **change: Any) -> CasePlan:
         rates={"read_iops": ("read", "iops")},
         access=Access(direction="read", evict=True),
     )
-    values: dict[str, Any] = {
+    values = {
         "tool": "ior",
         "repetitions": REPETITIONS,
         "tasks": 2,
@@ -88,7 +83,7 @@ def plan(nodes: int = 1, **change: Any) -> CasePlan:
     return CasePlan(**values | change)
 
 
-def dated(text: str, epoch: int) -> str:
+def dated(text, epoch):
     """Recorded output of IOR or fio with another date, in UTC."""
     date = datetime.fromtimestamp(epoch, timezone.utc).strftime("%a %b %d %H:%M:%S %Y")
     text = re.sub(
@@ -98,21 +93,20 @@ def dated(text: str, epoch: int) -> str:
     return re.sub(r'("timestamp_ms" : )\d+', rf"\g<1>{epoch}000", text)
 
 
-def task_line(execution: str, number: int, read: int, written: int) -> str:
+def task_line(execution, number, read, written):
     """What job/witness.sh writes of a task: its seconds, what it asked for in how many calls, what the kernel moved."""
     return (
         f"{execution} {number} 0 1000 - {read} {written} 0 0 {read} {written} 0 end\n"
     )
 
 
-def build(stage: Path, nodes: int = 1) -> Path:
+def build(stage, nodes=1):
     """Write all files of a healthy job; returns the directory."""
     stage.mkdir(exist_ok=True)
     opened = Opened(
         session="s",
         case="c",
         directory=DIRECTORY,
-        clock=Clock(BOOTED, 0.0, 0),
         view=VIEW,
         locked=True,
     )
@@ -120,7 +114,7 @@ def build(stage: Path, nodes: int = 1) -> Path:
     (stage / "neighbours.txt").touch()
     runs = []
     hosts = [f"n{number + 1}" for number in range(nodes)]
-    notes: dict[str, list[list[Any]]] = {host: [] for host in hosts}
+    notes = {host: [] for host in hosts}
     if nodes > 1:
         runs.append("0\tview\t0\t1.5\t2.5\tt")
         for host in hosts:

@@ -4,8 +4,6 @@ Each fork becomes the command in all that can be seen of a process: environment,
 session, standard streams, /proc, exit status. Nothing but imports happens before the fork.
 """
 
-from __future__ import annotations
-
 import array
 import ctypes
 import fnmatch
@@ -22,13 +20,12 @@ import time
 import warnings
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 LENGTH_BYTES = 8
 _LIBC = ctypes.CDLL(None, use_errno=True)
 
 
-def receive(control: socket.socket) -> tuple[dict[str, Any], int, int] | None:
+def receive(control):
     """Return a request with the ends of its pipes for output and status; None if nobody asks any more."""
     head, ancillary, _, _ = control.recvmsg(LENGTH_BYTES, socket.CMSG_SPACE(8))
     if not head:
@@ -40,9 +37,9 @@ def receive(control: socket.socket) -> tuple[dict[str, Any], int, int] | None:
     return json.loads(text), output, status
 
 
-def serve(control: socket.socket) -> dict[str, Any]:
+def serve(control):
     """Fork a process for each request, tell how it ended. Returns in the forks only, with the request."""
-    running: dict[int, tuple[int, int]] = {}
+    running = {}
     while True:
         ready, _, _ = select.select([control, *running], [], [])
         for pidfd in set(ready) & running.keys():
@@ -70,7 +67,7 @@ def serve(control: socket.socket) -> dict[str, Any]:
         running[os.pidfd_open(pid)] = (pid, status)
 
 
-def become(told: dict[str, Any], output: int, status: int) -> None:
+def become(told, output, status):
     """Take over what a new process gets from whoever starts it."""
     os.setsid()
     null = os.open(os.devnull, os.O_RDONLY)
@@ -99,7 +96,7 @@ def become(told: dict[str, Any], output: int, status: int) -> None:
     os.close(status)
 
 
-def enter(pid: int) -> None:
+def enter(pid):
     """Take over network, name of the host, mounts and cores of another process."""
     spaces = [
         os.open(f"/proc/{pid}/ns/{kind}", os.O_RDONLY) for kind in ("net", "uts", "mnt")
@@ -117,7 +114,7 @@ def enter(pid: int) -> None:
     os.sched_setaffinity(0, cores)
 
 
-def show(words: list[str], variables: list[str]) -> None:
+def show(words, variables):
     """Let /proc tell the command's own words and environment; the server was started with room for them."""
     with open("/proc/self/stat") as file:
         fields = file.read().rpartition(")")[2].split()
@@ -131,7 +128,7 @@ def show(words: list[str], variables: list[str]) -> None:
             memory.write(content.ljust(end - start, b"\0"))
 
 
-def prepare() -> None:
+def prepare():
     """Do once what ReFrame does in every command, and what leaves nothing that can be seen."""
     import jsonschema
     import reframe.core.warnings
@@ -155,7 +152,7 @@ def prepare() -> None:
     # For each class of a check it looks through all callers, to name one in a warning that nobody hears.
     unheard = ("ignore", None, reframe.core.warnings.ReframeDeprecationWarning, None, 0)
 
-    def callers() -> list[inspect.FrameInfo]:
+    def callers():
         return [] if warnings.filters[:1] == [unheard] else inspect.stack()[1:]
 
     reframe.core.warnings.inspect = SimpleNamespace(
@@ -163,7 +160,7 @@ def prepare() -> None:
     )
 
 
-def main() -> int | str | None:
+def main():
     # No child of the tests: some of them look at the children that they have.
     if os.fork():
         os._exit(0)

@@ -1,9 +1,6 @@
 """A web server on this machine that keeps what it was sent."""
 
-from __future__ import annotations
-
 import threading
-from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
@@ -13,7 +10,7 @@ ENDLESS = "endless"
 
 
 class _Handler(BaseHTTPRequestHandler):
-    def do_GET(self) -> None:
+    def do_GET(self):
         body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
         headers = {name.lower(): value for name, value in self.headers.items()}
         self.server.got.append((self.path, headers, body))
@@ -29,7 +26,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     do_POST = do_GET
 
-    def log_message(self, *_: object) -> None:
+    def log_message(self, *_):
         pass
 
 
@@ -38,19 +35,19 @@ class Server(ThreadingHTTPServer):
 
     daemon_threads = True
 
-    def __init__(self, answer: Callable[[int, str], Answer]) -> None:
+    def __init__(self, answer):
         self.answer, self.got = answer, []
         super().__init__(("127.0.0.1", 0), _Handler)
 
     @property
-    def url(self) -> str:
+    def url(self):
         return f"http://127.0.0.1:{self.server_port}"
 
 
 @contextmanager
 def served(
-    answer: Callable[[int, str], Answer] = lambda *_: (200, {}, "ok"),
-) -> Iterator[Server]:
+    answer=lambda *_: (200, {}, "ok"),
+):
     """Serve meanwhile."""
     with Server(answer) as server:
         threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()

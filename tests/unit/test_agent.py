@@ -3,10 +3,7 @@
 import dataclasses
 import json
 import os
-import re
-import subprocess
 import tempfile
-import time
 from pathlib import Path
 
 import pytest
@@ -16,11 +13,9 @@ from iogauge.job import agent, lead_agent
 from iogauge.job import target as job_lustre
 from iogauge.job.target import look_again
 from iogauge.node import mounts
-from iogauge.node.host import Clock, Load
-from iogauge.node.lustre import client, programs, quotas
-from iogauge.node.lustre.directory import parse_getdirstripe
+from iogauge.node.lustre import client, quotas
 from iogauge.node.lustre.layout import Layouts
-from iogauge.node.lustre.request import DirectoryLayout, Layout, Pins
+from iogauge.node.lustre.request import Pins
 from iogauge.node.mounts import Mount, Space
 from iogauge.node.view import View, look
 from iogauge.plan.observations import read
@@ -30,8 +25,10 @@ from support import shell
 from support.lustre import attributes
 from support.lustre.kernel import kernel
 from support.orders import job_order
+from support.project import TESTS
+from support.shell import completed
 
-PROGRAMS = Path(__file__).parents[1] / "support" / "lustre"
+PROGRAMS = TESTS / "support" / "lustre"
 
 
 @pytest.fixture(autouse=True)
@@ -61,7 +58,7 @@ def opened():
 
 
 @pytest.mark.parametrize(
-    ("change", "why"),
+    "change, why",
     [
         ({"type": "lustre"}, "G9 identity: "),
         ({"source": "elsewhere"}, "G9 identity: "),
@@ -88,7 +85,7 @@ def test_a_link_in_the_way_is_a_refusal(target, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("kind", "beneath", "exact"),
+    "kind, beneath, exact",
     [
         ("xfs", "", True),
         ("nfs4", "", False),
@@ -98,7 +95,7 @@ def test_a_link_in_the_way_is_a_refusal(target, tmp_path):
 )
 def test_an_overlay_counts_as_what_is_below_it(kind, beneath, exact, monkeypatch):
     """ZFS says only later how many inodes are in use."""
-    monkeypatch.setattr(lead_agent, "is_upper", lambda *_: True)
+    monkeypatch.setattr(lead_agent, "upper_of", lambda _: "/u")
     monkeypatch.setattr(
         lead_agent, "find_mount", lambda _: Mount(2, "/", "s", beneath, "")
     )
@@ -125,12 +122,24 @@ LFS = f'if [ "$2" = -p ]; then {PROJECT[0]}EOF\nelse {USER_AND_GROUP}\nfi'
 
 
 @pytest.mark.parametrize(
-    ("script", "project", "left", "unanswered"),
+    "script, project, left, unanswered",
     [
         (LFS, 0, {"user 7": 200 << 10, "group 8": None}, ()),
         (LFS, 9, {"user 7": 200 << 10, "group 8": None, "project 9": 200 << 10}, ()),
         ("echo 'usr quotas are not enabled.' >&2; exit 3", 0, {}, ()),
-        ("exec sleep 60", 9, {}, ("user and group", "project 9")),
+        ("exec sleep 60", 9, {}, ("user and group: lfs", "project 9: lfs")),
+        (
+            f"{USER_AND_GROUP}\necho 'Some errors happened when getting quota info.' >&2",
+            0,
+            {},
+            ("user and group: lfs quota /m: it complains",),
+        ),
+        (
+            USER_AND_GROUP.replace("/m 1 ", "/m -12 "),
+            0,
+            {},
+            ("/m -12 0 0 - 1 0 0 -",),
+        ),
     ],
 )
 def test_quotas_are_asked_of_lfs(
@@ -144,7 +153,8 @@ def test_quotas_are_asked_of_lfs(
     monkeypatch.setattr(quotas, "QUOTA_SECONDS", 2 if unanswered else 30)
     found, silent = quotas.quotas_of("/m")
     assert {quota.owner: quota.bytes_left for quota in found} == left
-    assert silent == unanswered
+    for text, begin in zip(silent, unanswered, strict=True):
+        assert begin in text
     asked = (tmp_path / "asked").read_text().splitlines()
     assert asked == ["quota /m", "quota -p 9 /m"][: 2 if project else 1]
 
@@ -187,14 +197,14 @@ def test_each_node_writes_what_it_emptied(disk):
         (disk / name).write_bytes(b"x" * 8192)
     assert agent.main(["evict", str(disk), "evict.1"]) == 0
     done = answer("evict.1")
-    assert (done["files"], done["bytes"], done["resident_before"]) == (2, 16384, 16384)
+    assert (done["files"], done["bytes"]) == (2, 16384)
 
 
 # --- a path that only the job knows ---------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    ("path", "value", "expanded"),
+    "path, value, expanded",
     [
         ("$DW_JOB_STRIPED/a/b", "/dw/1", "/dw/1/a/b"),
         ("/a/$DW_JOB_STRIPED", "/dw/1", "/a/$DW_JOB_STRIPED"),
@@ -208,7 +218,7 @@ def test_only_a_variable_in_front_is_expanded(monkeypatch, path, value, expanded
 
 
 @pytest.mark.parametrize(
-    ("value", "why"), [(None, "not set"), ("", "not set"), ("a/b", "'a/b'")]
+    "value, why", [(None, "not set"), ("", "not set"), ("a/b", "'a/b'")]
 )
 def test_a_variable_without_a_path_is_a_refusal_that_names_it(
     target, monkeypatch, capsys, value, why
@@ -267,7 +277,7 @@ def lustre(target, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("variable", "value", "why"),
+    "variable, value, why",
     [
         ("LFS_INACTIVE", "2", "G12 health: inactive: lustre-OST0002_UUID"),
         (
@@ -309,59 +319,8 @@ def landed(directory):
     return {file.path: file.osts for file in noted.files if "iogauge" not in file.path}
 
 
-@pytest.mark.slow
-def test_a_directory_is_made_on_each_metadata_target(lustre, monkeypatch, capsys):
-    assert agent.main(["spread", "2", str(lustre)]) == 0
-    for name, mdt in (("mdt0000", 0), ("mdt0001", 1)):
-        shown = programs.run_lfs("getdirstripe", "-y", str(lustre / name))
-        assert parse_getdirstripe(shown) == ((mdt,), "")
-    assert agent.main(["spread", "2", str(lustre)]) == REFUSED
-    assert (
-        "iogauge: refused: G10 metadata placement: metadata target 0: lfs mkdir -i 0"
-        in capsys.readouterr().err
-    )
-    monkeypatch.setenv("LCTL_USER", "1")
-    (lustre / "other").mkdir()
-    assert agent.main(["spread", "2", str(lustre / "other")]) == REFUSED
-    assert "Operation not permitted" in capsys.readouterr().err
-    assert not any((lustre / "other").iterdir())
-
-
-@pytest.mark.slow
-def test_directories_with_files_are_found_where_they_lie(lustre, monkeypatch, capsys):
-    tree = lustre / "tree"
-    assert (
-        agent.main(["stripe-directory", "-D", "-c", "1", "-i", "1", str(tree), "keep"])
-        == 0
-    )
-    (tree / "empty").mkdir()
-    (tree / "full" / "below").mkdir(parents=True)
-    (tree / "full" / "below" / "file").touch()
-    assert agent.main(["on-metadata-targets", str(tree), "keep"]) == 0
-    assert json.loads(capsys.readouterr().out) == {"full/below": [1]}
-    monkeypatch.setenv("LCTL_USER", "1")
-    assert (
-        agent.main(["stripe-directory", "-D", "-c", "-1", str(lustre / "o"), "keep"])
-        == REFUSED
-    )
-    said = capsys.readouterr().err
-    assert "iogauge: refused: G10 metadata default: lfs setdirstripe" in said
-    assert "Operation not permitted" in said
-
-
-FILES = Pins(
-    names=tuple(f"sub/f.{i:08d}" for i in range(9)), kind="file", stripe_bytes=1 << 20
-)
+FILES = Pins(names=tuple(f"sub/f.{i:08d}" for i in range(9)), kind="file")
 DIRECTORIES = Pins(names=("k0", "k1", "a/k2", "a/k3"), kind="directory")
-
-
-@pytest.mark.slow
-def test_files_are_made_on_their_storage_targets(lustre, monkeypatch):
-    monkeypatch.setattr(job_lustre, "NAMES_PER_COMMAND", 2)
-    assert pin(lustre, FILES) == 0
-    placed = {f"sub/f.{i:08d}": i % 4 for i in range(9)}
-    assert answer("pinned.1") == {"placed": placed}
-    assert landed(lustre) == {name: (target,) for name, target in placed.items()}
 
 
 @pytest.mark.slow
@@ -375,7 +334,7 @@ def test_directories_are_made_with_their_storage_targets(lustre):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("servers", "where"), [(1, {0, 2}), (2, {0, 1, 2, 3})])
+@pytest.mark.parametrize("servers, where", [(1, {0, 2}), (2, {0, 1, 2, 3})])
 def test_pins_go_to_the_servers_asked_for(lustre, servers, where):
     assert pin(lustre, Pins(names=FILES.names, kind="file", servers=servers)) == 0
     assert {osts[0] for osts in landed(lustre).values()} == where
@@ -393,75 +352,31 @@ def test_layouts_that_cannot_be_read_are_noted_with_the_reason(lustre, monkeypat
 
 
 @pytest.mark.slow
-def test_what_a_target_passes_on_is_seen_before_the_first_byte(lustre, monkeypatch):
-    subprocess.run(["lfs", "setstripe", "-c", "2", str(lustre)], check=True)
-    monkeypatch.setenv("LFS_POOLS", "flash:0,1")
-    wish = case(lustre, striping="lustre", pool="flash")
+def test_what_a_target_passes_on_is_seen_before_the_first_byte(lustre):
+    completed(["lfs", "setstripe", "-c", "2", str(lustre)], check=True)
+    wish = case(lustre, striping="lustre")
     assert agent.main(["open", wish]) == 0
     seen = Opened.from_json(opened()).directory_seen
     assert seen is not None and seen.default is not None
-    assert (str(seen.default), seen.mdts, seen.pool) == (
-        "2 x default size",
-        (0,),
-        (0, 1),
-    )
+    assert (str(seen.default), seen.mdts) == ("2 x default size", (0,))
     assert [target.index for target in seen.metadata] == [0, 1]
     assert not seen.unanswered
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("full", "where", "refused"),
-    [
-        ("1", DirectoryLayout(target=1), True),
-        ("0", DirectoryLayout(target=1), False),
-        ("1", DirectoryLayout(stripes=-1), True),
-    ],
-)
+@pytest.mark.parametrize("full, refused", [("0", True), ("1", False)])
 def test_the_metadata_target_that_gets_the_files_must_have_room(
-    lustre, monkeypatch, full, where, refused
+    lustre, monkeypatch, full, refused
 ):
-    """The directory itself lies on metadata target 0."""
+    """The directory lies on metadata target 0."""
     monkeypatch.setenv("LFS_MDT_FULL", full)
-    layout = dataclasses.asdict(where)
-    wish = case(lustre, striping="lustre", directory_layout=layout)
+    wish = case(lustre, striping="lustre")
     assert agent.main(["open", wish]) == (REFUSED if refused else 0)
     assert (
         not refused
         or f"G14 metadata targets: MDT {full}: 64 of 838864 inodes"
         in opened()["refused"][0]
     )
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("full", "refused"), [("0", True), ("1", False)])
-def test_data_that_lie_with_their_metadata_need_room_there(
-    lustre, monkeypatch, full, refused
-):
-    monkeypatch.setenv("LFS_MDT_FULL", full)
-    layout = dataclasses.asdict(Layout(metadata_bytes=65536, stripe_count=1))
-    wish = case(lustre, striping="lustre", layout=layout, held_bytes=64 << 20)
-    assert agent.main(["open", wish]) == (REFUSED if refused else 0)
-    assert not refused or any(
-        re.match(
-            r"G13 storage targets: lustre-MDT0000_UUID: 64 KiB free of .*on each metadata target",
-            reason,
-        )
-        for reason in opened()["refused"]
-    ), opened()["refused"]
-
-
-def test_facts_of_a_node(target):
-    assert agent.main(["facts", str(target), "facts.1"]) == 0
-    told = answer("facts.1")
-    seen = Load.from_json(told["load"])
-    assert (seen.host, seen.cache_id) == (
-        os.uname().nodename,
-        mounts.cache_id(str(target)),
-    )
-    assert told["fingerprint"]["kernel"] == os.uname().release
-    assert set(told) == {"load", "fingerprint", "clock", "versions"}
-    assert Clock.from_json(told["clock"]).epoch == pytest.approx(time.time(), abs=60)
 
 
 def test_facts_never_fail(target, capsys):

@@ -6,17 +6,17 @@ import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import pytest
 
 from e2e.rig import processes, program_of, wait_for
 from iogauge.core.paths import JOB_FILES
 from support import compiler
-from support.shell import kill
+from support.project import TESTS
+from support.shell import completed, kill
 
 LIBRARY = JOB_FILES
-SUPPORT = Path(__file__).parents[1] / "support"
+SUPPORT = TESTS / "support"
 FIO_JOB = """[write]
 rw=write
 bs=64k
@@ -43,7 +43,7 @@ WITNESS = ["sh", str(LIBRARY / "witness.sh"), ".", "write.1", "fio", "write.fio"
 AGENT = '[ "$1" = open ] || exit 0\nmkdir -p "$IOG_DIR"\necho opened\nread -r _\n'
 JOB = f"""
 . {LIBRARY}/job.sh
-iog_case() {{ iog_phase work sh {LIBRARY}/witness.sh . work.1 sleep 60; }}
+iog_case() {{ iog_phase work sh {LIBRARY}/witness.sh . work.1 sleep 600; }}
 iog_open sh ./agent open case.json
 $PREPARE
 iog_repeat 1 1 iog_case
@@ -57,7 +57,7 @@ def signalled(tmp_path_factory):
     file = tmp_path_factory.mktemp("signalled") / "signalled.so"
     source = str(SUPPORT / "signalled.c")
     words = ["gcc", "-O2", "-shared", "-fPIC", "-o", str(file), source, "-ldl"]
-    subprocess.run(words, check=True, timeout=600)
+    completed(words, check=True)
     return str(file)
 
 
@@ -103,7 +103,7 @@ def scripts(tmp_path):
 @pytest.mark.parametrize("words", [SWEEP, WITNESS], ids=["sweep", "witness"])
 def test_a_signal_between_the_start_and_the_next_line(scripts, signalled, words):
     process = scripts.start(words, AT_FORK="1", LD_PRELOAD=signalled)
-    assert process.wait(60) == 143
+    assert process.wait(600) == 143
     assert scripts.left() == []
 
 
@@ -112,14 +112,14 @@ def test_a_program_that_hangs_in_its_handler_is_killed_with_its_children(scripts
     compiler.demand()
     program = scripts.base / "hangs"
     words = ["gcc", "-O2", "-o", str(program), str(SUPPORT / "hangs.c")]
-    subprocess.run(words, check=True, timeout=600)
+    completed(words, check=True)
     process = scripts.start([*WITNESS[:4], str(program)])
     wait_for(
         lambda: scripts.left().count("hangs") == 2, 30, "the program and its child"
     )
     time.sleep(0.2)
     process.terminate()
-    assert process.wait(60) == 143
+    assert process.wait(600) == 143
     wait_for(lambda: not scripts.left(), 10, "the end of all processes")
 
 
@@ -131,7 +131,7 @@ def test_a_signal_at_every_start_of_a_job(scripts, signalled):
         process = scripts.start(
             ["bash", "job"], AT_FORK=str(number), LD_PRELOAD=signalled, PREPARE="true"
         )
-        assert process.wait(60) == 143
+        assert process.wait(600) == 143
         wait_for(
             lambda: not scripts.left(),
             10,
@@ -161,7 +161,7 @@ def test_a_signal_just_before_the_script_waits_for_its_agent(
     process = scripts.start(
         ["bash", "job"], AT_READ=str(moment), LD_PRELOAD=signalled, PREPARE="true"
     )
-    assert process.wait(60) == 143
+    assert process.wait(600) == 143
     assert not moment.exists()
     assert (scripts.base / "told.txt").read_text() == "TERM\n"
     wait_for(lambda: not scripts.left(), 10, "the end of all processes")
@@ -181,7 +181,7 @@ def test_no_answer_of_the_agent_is_lost(scripts, signalled):
     wait_for((scripts.base / "heard").exists, 30, "the answer")
     assert not moment.exists()
     process.terminate()
-    assert process.wait(60) == 143
+    assert process.wait(600) == 143
 
 
 def test_the_alarm_of_flux_ends_a_script_that_waits_for_its_agent(scripts):
@@ -196,7 +196,7 @@ def test_the_alarm_of_flux_ends_a_script_that_waits_for_its_agent(scripts):
     wait_for((scripts.base / "asked").exists, 10, "the agent to be asked")
     time.sleep(0.3)
     process.send_signal(signal.SIGALRM)
-    assert process.wait(60) == 142
+    assert process.wait(600) == 142
     assert (scripts.base / "told.txt").read_text() == "ALRM\n"
     wait_for(lambda: not scripts.left(), 10, "the end of all processes")
 
@@ -204,7 +204,7 @@ def test_the_alarm_of_flux_ends_a_script_that_waits_for_its_agent(scripts):
 @pytest.mark.parametrize("status", [0, 3])
 def test_a_witness_keeps_the_status(scripts, status):
     assert (
-        scripts.start([*WITNESS[:4], "sh", "-c", f"exit {status}"]).wait(60) == status
+        scripts.start([*WITNESS[:4], "sh", "-c", f"exit {status}"]).wait(600) == status
     )
 
 

@@ -1,5 +1,7 @@
 """The stack below a mount, on made trees of sysfs. What real devices show: test_below_real.py."""
 
+import os
+
 import pytest
 
 from iogauge.node import btrfs, layers
@@ -45,6 +47,12 @@ class Tree:
         mount = Mount(len(self.mounts) + 1, point, source, kind, options, "/", number)
         self.mounts[str(place)] = mount
 
+    def shown(self, point, source):
+        """A program shows a directory."""
+        self.place(point).unlink(missing_ok=True)
+        self.place(point).symlink_to(self.place(source))
+        self.mount(point, "fuse.bindfs", "0:52", source=source)
+
     def find(self, path):
         at = [point for point in self.mounts if f"{path}/".startswith(f"{point}/")]
         return self.mounts[max(at, key=len)] if at else None
@@ -68,15 +76,20 @@ def tree(tmp_path, monkeypatch):
 def test_what_a_program_shows_elsewhere_may_be_memory(tree):
     """bindfs and others name the directory as their source. The name of a bucket or of a server says nothing."""
     tree.mount("/memory", "tmpfs", "0:51")
-    tree.mount("/shown", "fuse.bindfs", "0:52", source="/memory")
+    tree.shown("/shown", "/memory")
     assert tree.resolve("/shown").memory == "fuse.bindfs on tmpfs at /memory"
-    for source in ("/data", "/missing", "memory", "host:/memory"):
+    # The path became another directory: what is shown lies elsewhere.
+    (tree.root / "shown").unlink()
+    tree.mount("/shown", "fuse.bindfs", "0:52", source="/memory")
+    os.utime(tree.root / "shown", (1, 1))
+    assert tree.resolve("/shown") == Below(ways=("8:0",))
+    for source in ("/data", "/missing", "memory", "host:/memory", "fuse-overlayfs"):
         tree.mount("/shown", "fuse.bindfs", "0:52", source=source)
         assert tree.resolve("/shown").memory == ""
     # What is shown below may be another mount.
     tree.mount("/data/inner", "tmpfs", "0:53")
-    tree.mount("/shown", "fuse.bindfs", "0:52", source="/data")
-    (tree.root / "shown" / "inner").mkdir()
+    (tree.root / "shown").rmdir()
+    tree.shown("/shown", "/data")
     mount = tree.mounts[str(tree.root / "shown")]
     inner = layers.resolve(
         str(tree.root / "shown" / "inner"), mount, root=str(tree.root)
@@ -95,7 +108,7 @@ def test_what_a_program_shows_elsewhere_may_be_memory(tree):
 
 
 def test_a_program_keeps_no_promise_of_fsync_that_what_it_shows_does_not_keep(tree):
-    tree.mount("/shown", "fuse.bindfs", "0:52", source="/data")
+    tree.shown("/shown", "/data")
     assert tree.resolve("/shown").fsync == ""
     tree.mount("/data", "ext4", "8:0", options="rw,nobarrier")
     assert tree.resolve("/shown").fsync.startswith(
@@ -118,7 +131,7 @@ def test_bytes_leave_a_node_by_devices_that_lie_over_no_other_and_are_storage(tr
 
 
 @pytest.mark.parametrize(
-    ("counts", "devices"), [("0", ("nvme0c0n1", "nvme0c3n1")), ("1", ("259:1",))]
+    "counts, devices", [("0", ("nvme0c0n1", "nvme0c3n1")), ("1", ("259:1",))]
 )
 def test_the_paths_of_an_nvme_disk_count_if_the_disk_does_not(tree, counts, devices):
     """Linux before 6.2 and after it. Others are paths of another disk, or of another namespace."""
@@ -136,12 +149,12 @@ def test_the_paths_of_an_nvme_disk_count_if_the_disk_does_not(tree, counts, devi
     tree.mount("/lvm", "xfs", "252:0")
     tree.mount("/fuse", "fuse.any")
     whole, part, lvm = (tree.resolve(point) for point in ("/whole", "/part", "/lvm"))
-    assert (whole.devices, whole.disks, whole.unsure) == (devices, devices, ())
+    assert (whole.devices, whole.disks) == (devices, devices)
     assert (part.devices, part.disks) == (
         devices if counts == "0" else ("259:2",),
         devices,
     )
-    assert (lvm.devices, lvm.disks, lvm.unsure) == (("252:0",), devices, ("252:0",))
+    assert (lvm.devices, lvm.disks) == (("252:0",), devices)
     assert set(tree.resolve("/fuse").ways) == {"8:0", *devices}
 
 
@@ -166,7 +179,7 @@ def test_a_client_of_servers_has_no_block_device_below_whatever_its_number(tree,
 
 
 @pytest.mark.parametrize(
-    ("name", "files", "memory"),
+    "name, files, memory",
     [
         ("zram0", {}, "zram0, compressed memory"),
         ("nullb0", {}, "nullb0, which keeps nothing"),
@@ -184,7 +197,7 @@ def test_a_disk_in_memory_is_memory_and_no_disk(tree, name, files, memory):
 
 
 @pytest.mark.parametrize(
-    ("name", "folder"),
+    "name, folder",
     [
         ("pmem0", "LNXSYSTM:00/ndbus0/block"),
         ("nvme0n1", "virtual/nvme-subsystem/nvme-subsys0"),
@@ -211,7 +224,7 @@ def test_a_device_that_something_else_serves_proves_nothing(tree, name):
 
 
 @pytest.mark.parametrize(
-    ("kind", "memory", "cached", "fsync"),
+    "kind, memory, cached, fsync",
     [
         ("tmpfs", "loop0 on tmpfs at /back", True, False),
         ("fuse.sshfs", "", True, True),
@@ -233,19 +246,19 @@ def test_a_loop_device_is_as_good_as_the_file_system_of_its_file(
     assert f"loop0 on {kind} at /back" in found.memory + found.cached or not cached
 
 
-def upper(tree, point, directory, options=""):
+def upper(tree, point, directory):
     """An overlay, which shows its upper directory as it is."""
     tree.place(directory).mkdir(parents=True, exist_ok=True)
     tree.place(point).symlink_to(tree.place(directory))
     tree.mount(
         point,
         "overlay",
-        options=f"rw,lowerdir=/l,upperdir={directory},workdir=/w{options}",
+        options=f"rw,lowerdir=/l,upperdir={directory},workdir=/w",
     )
 
 
 @pytest.mark.parametrize(
-    ("kind", "option", "cache", "proves"),
+    "kind, option, cache, proves",
     [
         ("ext4", "nobarrier", "write back", False),
         ("ext3", "barrier=0", "write back", False),
@@ -270,7 +283,7 @@ def test_fsync_without_barriers_proves_nothing(tree, kind, option, cache, proves
 
 
 @pytest.mark.parametrize(
-    ("upper", "disk", "proves"),
+    "upper, disk, proves",
     [
         ("write through", "write back", False),
         ("write back", "write back", True),
@@ -302,7 +315,7 @@ def test_an_overlay_whose_upper_directory_is_hidden_proves_nothing(tree, hidden)
     directory = {"relative": "data/upper", "itself": "/m/upper"}.get(
         hidden, "/data/upper"
     )
-    upper(tree, "/m", "/data/upper", "")
+    upper(tree, "/m", "/data/upper")
     point = str(tree.place("/m"))
     options = f"rw,lowerdir=/l,upperdir={directory},workdir=/w"
     tree.mounts[point] = Mount(9, "/m", "overlay", "overlay", options)
@@ -326,77 +339,67 @@ def test_a_btrfs_whose_devices_are_hidden_proves_nothing(tree):
 
 
 @pytest.mark.parametrize(
-    ("bits", "devices", "missing", "copies"),
+    "flags, whole, copies",
     [
-        ([None], 1, 0, (1, 1)),
-        ([3], 4, 0, (1, 1)),
-        ([4], 2, 0, (2, 2)),
-        ([10], 4, 0, (4, 4)),
-        ([7], 5, 0, (1.25, 2)),
-        ([None, 9], 3, 0, (1, 3)),
-        # With devices out.
-        ([4], 1, 1, (1, 2)),
-        ([4], 3, 2, (1, 2)),
-        ([9], 2, 1, (2, 3)),
-        ([7], 4, 1, (1, 2)),
-        ([8], 5, 1, (1.25, 3)),
+        ([1], True, (1, 1)),
+        ([1 | 1 << 4], True, (2, 2)),
+        ([1 | 1 << 10], True, (4, 4)),
+        # Parity of a block, or of a whole stripe.
+        ([1 | 1 << 7], True, (1, 2)),
+        ([1, 1 | 1 << 9], True, (1, 3)),
+        ([1 | 1 << 4], False, (1, 2)),
     ],
 )
-def test_copies_of_btrfs(bits, devices, missing, copies):
-    flags = [1 | (0 if bit is None else 1 << bit) for bit in bits]
-    assert btrfs.copies(flags, devices, missing) == copies
+def test_copies_of_btrfs(flags, whole, copies):
+    assert btrfs.copies(flags, whole) == copies
 
 
 @pytest.mark.parametrize(
-    ("options", "file", "attributes", "journalled"),
+    "kind, attributes, reason",
     [
-        ("rw,data=journal", "", 0, True),
-        ("rw,nodelalloc", "rw\ndata=journal\n", 0, True),
-        ("rw", "delalloc\ndata=ordered", 0x4000, False),
-        ("rw", "nodelalloc\ndata=ordered", 0x4000, True),
-    ],
-)
-def test_ext4_that_journals_data(
-    tree, monkeypatch, options, file, attributes, journalled
-):
-    monkeypatch.setattr(layers, "_attributes", lambda _: attributes)
-    tree.place("proc/fs/ext4/sda/options").write_text(file)
-    tree.mount("/m", "ext4", "8:0", options)
-    found = tree.resolve("/m")
-    assert (bool(found.o_direct), found.copies) == (
-        journalled,
-        (1, 2 if journalled else 1),
-    )
-
-
-@pytest.mark.parametrize(
-    ("kind", "options", "attributes", "hardware", "reason"),
-    [
-        ("ext4", "rw", 0x800, False, "ext4 encrypts what lies here (fscrypt)"),
-        (
-            "ext4",
-            "rw,inlinecrypt",
-            0x800,
-            False,
-            "ext4 encrypts what lies here (fscrypt)",
-        ),
-        ("ext4", "rw,inlinecrypt", 0x800, True, ""),
-        ("f2fs", "rw", 0x4, False, "f2fs compresses what lies here (chattr +c)"),
-        ("gfs2", "rw", 0x4000, False, "gfs2 journals data here (chattr +j)"),
+        ("ext4", 0x800, "ext4 encrypts what lies here (fscrypt)"),
+        ("f2fs", 0x4, "f2fs compresses what lies here (chattr +c)"),
     ],
 )
 def test_o_direct_that_is_accepted_and_not_honoured(
-    tree, monkeypatch, kind, options, attributes, hardware, reason
+    tree, monkeypatch, kind, attributes, reason
 ):
     monkeypatch.setattr(layers, "_attributes", lambda _: attributes)
-    if hardware:
-        tree.place("sys/dev/block/8:0/queue/crypto/modes").touch()
-    tree.mount("/m", kind, "8:0", options)
+    tree.mount("/m", kind, "8:0")
     assert tree.resolve("/m").o_direct == reason
 
 
 @pytest.mark.parametrize(
-    ("kind", "options", "attributes", "reason"),
+    "mounted, kind, believed",
+    [
+        ("/ /sys", "sysfs", True),
+        ("/ /sys/fs/cgroup", "tmpfs", True),
+        ("/sys /proc/sys", "proc", True),
+        ("/ /sys/dev/block", "tmpfs", False),
+        # The kernel's own directory of another disk.
+        (
+            "/devices/pci0/ata1/block/sdb /sys/devices/pci0/ata1/block/sda",
+            "sysfs",
+            False,
+        ),
+        ("/f /sys/devices/pci0/ata1/block/sda/queue/write_cache", "ext4", False),
+        ("/ /sys", "tmpfs", False),
+    ],
+)
+def test_a_device_counts_as_what_the_kernel_itself_shows_of_it(
+    tree, mounted, kind, believed
+):
+    line = f"30 23 0:21 {mounted} rw - {kind} none rw\n"
+    tree.place("/proc/self/mountinfo").write_text(line)
+    found = tree.resolve("/data")
+    assert (not found.cached, found.disks) == (believed, ("8:0",) * believed)
+    if not believed:
+        assert f"{kind} is mounted at {mounted.split()[1]}" in found.cached
+        assert found.fsync == found.cached
+
+
+@pytest.mark.parametrize(
+    "kind, options, attributes, reason",
     [
         ("zfs", "rw", 0, "zfs"),
         ("btrfs", "rw,compress=zstd:3,ssd", 0, "btrfs compress=zstd:3"),
@@ -421,7 +424,7 @@ def test_what_makes_data_smaller_is_named(
 
 
 @pytest.mark.parametrize(
-    ("upper_uuid", "lower_uuid", "reason"),
+    "upper_uuid, lower_uuid, reason",
     [
         ("VDO-1f", "", "dm-vdo"),
         ("LVM-abc", "LVM-x-vpool", "dm-vdo"),
@@ -438,7 +441,7 @@ def test_a_device_that_makes_data_smaller_is_named(
 
 
 @pytest.mark.parametrize(
-    ("kind", "stack", "expected"),
+    "kind, stack, expected",
     [
         ("ext4", Below(), Traits("page-cache", True, True)),
         ("ext4", Below(memory="m", cached="c"), Traits("memory", False, True, "m")),

@@ -4,6 +4,7 @@ import contextlib
 import mmap
 import os
 import shutil
+import sys
 import tempfile
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from support.shell import as_user
 
 pytestmark = [
     pytest.mark.needs_loop,
-    pytest.mark.skipif(os.getuid() != 0, reason="needs root"),
+    pytest.mark.needs_root,
 ]
 
 
@@ -67,8 +68,8 @@ def moved(numbers):
 
 
 def direct_io(directory, numbers, data):
-    """Write and sync 16 MiB with O_DIRECT, read them twice; return the devices' shares of the
-    write, and of the second read."""
+    """Write and sync 16 MiB with O_DIRECT and read them several times; return the devices' shares
+    of the write, and of the read that took least from them: others may drop the page cache."""
     block = mmap.mmap(-1, MIB)
     block.write(data)
     file = directory / "data"
@@ -81,11 +82,13 @@ def direct_io(directory, numbers, data):
         run("sync", "-f", file)
         written = moved(numbers)[1] - before
         os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
-        for _ in range(2):
+        reads = []
+        for _ in range(6):
             before = moved(numbers)[0]
             for count in range(16):
                 os.preadv(fd, [block], count * MIB)
-        return written / (16 * MIB), (moved(numbers)[0] - before) / (16 * MIB)
+            reads.append(moved(numbers)[0] - before)
+        return written / (16 * MIB), min(reads) / (16 * MIB)
     finally:
         os.close(fd)
         file.unlink()
@@ -104,6 +107,22 @@ def test_ext4_and_xfs_keep_what_they_promise(devices):
         written, read = direct_io(point, found.devices, os.urandom(MIB))
         assert written == pytest.approx(1, abs=0.2)
         assert read > 0.95
+
+
+@pytest.mark.parametrize("in_memory", [True, False])
+def test_a_journal_on_another_device_lies_below_too(devices, in_memory):
+    folder = devices
+    if in_memory:
+        memory = devices.mount("iogauge-test", "memory", "tmpfs")
+        folder = Devices(memory, devices.leaving)
+    journal = devices.loop(folder.image("journal", 64), direct=False)
+    run("mkfs.ext4", "-q", "-F", "-O", "journal_dev", "-b", 4096, journal)
+    loop = devices.loop(devices.image("image"))
+    words = ["-b", "4096", "-J", f"device={journal}"]
+    found = below(devices.made("ext4", loop, "rw", *words))
+    # Other tests may have such a journal, too.
+    assert {number(loop), number(journal)} <= {*found.devices}
+    assert bool(found.memory) is in_memory
 
 
 def journal_as_option(devices, loop):
@@ -127,7 +146,7 @@ def journal_of_a_directory(devices, loop):
 
 
 @pytest.mark.parametrize(
-    ("make", "reason", "copies"),
+    "make, reason, copies",
     [
         (journal_as_option, "ext4 with data=journal", (1, 2)),
         (journal_of_a_directory, "chattr +j", (1, 2)),
@@ -146,9 +165,7 @@ def test_o_direct_that_reads_from_the_page_cache_is_named(
     assert copies[0] * 0.9 <= written <= copies[1] * 1.5
 
 
-@pytest.mark.parametrize(
-    ("profile", "count", "copies"), [("dup", 1, 2), ("raid1", 2, 2)]
-)
+@pytest.mark.parametrize("profile, count, copies", [("dup", 1, 2), ("raid1", 2, 2)])
 def test_copies_of_btrfs(devices, profile, count, copies):
     loops = [devices.loop(devices.image(f"image{n}")) for n in range(count)]
     words = ["-d", profile, "-m", "single", *map(str, loops[1:])]
@@ -187,7 +204,7 @@ def test_an_ordinary_user_sees_the_same_below_a_closed_directory(
 
 
 @pytest.mark.parametrize(
-    ("options", "attribute", "reason"),
+    "options, attribute, reason",
     [
         ("compress=zstd", (), "btrfs compress=zstd:3"),
         ("rw", ("btrfs", "property"), "chattr +c or btrfs property"),
@@ -255,12 +272,48 @@ def test_an_overlay_is_its_upper_directory(devices, volatile):
         assert (moved(found.devices)[1] - before < 8 * MIB) is volatile
 
 
-def test_a_journal_on_a_device_of_its_own_is_a_part_of_the_storage(devices):
-    loops = [devices.loop(devices.image(name, 64)) for name in ("journal", "data")]
-    run("mke2fs", "-q", "-O", "journal_dev", "-b", "4096", loops[0])
-    found = below(
-        devices.made("ext4", loops[1], "rw", "-b", "4096", "-J", f"device={loops[0]}")
-    )
-    assert {found.names[number] for number in found.devices} == {
-        loop.name for loop in loops
-    }
+@pytest.mark.skipif(shutil.which("mergerfs") is None, reason="needs mergerfs")
+def test_two_directories_of_mergerfs_are_no_server(devices):
+    first, second, shown = (devices.folder / name for name in ("ax", "a/b", "shown"))
+    for place in (first, second, shown):
+        place.mkdir(parents=True)
+    run("mergerfs", f"{first}:{second}", shown)
+    devices.leaving.callback(unmount, shown)
+    found = look(str(shown))
+    assert (found.mount.type, found.mount.source) == ("fuse.mergerfs", "x:/b")
+    assert found.is_unproven
+
+
+def test_a_mount_over_what_the_kernel_shows_of_a_disk_is_no_disk(devices):
+    """As a container's may be: zram that a bind mount calls a disk, and another table of counters."""
+    loop = devices.loop(devices.image("image"))
+    point = devices.made("ext4", loop)
+    assert below(point).cached == ""
+    fake = devices.folder / "fake"
+    fake.mkdir()
+    for place, told in (
+        (
+            "/sys/dev/block",
+            "'/sys/dev/block, over what the kernel shows' in found.cached",
+        ),
+        (
+            f"/sys/block/{loop.name}/queue",
+            "'over what the kernel shows' in found.fsync",
+        ),
+        (
+            "/proc/diskstats",
+            "not found.cached and not_the_kernels() and not read_all()",
+        ),
+    ):
+        script = (
+            "from iogauge.node.view import look\n"
+            "from iogauge.node.counters import not_the_kernels, read_all as every\n"
+            "read_all = lambda: [name for name in every() if ':' in name]\n"
+            f"found = look({str(point)!r}).below\nassert {told}, found\n"
+        )
+        source = fake
+        if place == "/proc/diskstats":
+            source = Path("/dev/null")
+        enter = 'mount --bind "$1" "$2" && shift 2 && exec "$@"'
+        words = ["unshare", "--mount", "sh", "-c", enter, "sh", source, place]
+        run(*words, sys.executable, "-c", script)

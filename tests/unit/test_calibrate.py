@@ -5,11 +5,9 @@ import random
 import re
 from contextlib import closing
 from datetime import date, datetime, timedelta, timezone
-from pathlib import Path
 from statistics import NormalDist
 
 import pytest
-import scipy
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
@@ -18,8 +16,8 @@ from iogauge.judge.verdict import Verdict
 from iogauge.records import query
 from iogauge.site.references import find_mistakes
 from iogauge_extras.history import proposal as calibrating
+from iogauge_extras.history.position import FilePosition, position_of
 from iogauge_extras.history.proposal import Proposal, follow, propose
-from iogauge_extras.history.quantiles import t_quantile
 from iogauge_extras.history.runs import (
     Refused,
     Runs,
@@ -27,23 +25,10 @@ from iogauge_extras.history.runs import (
     runs_of,
     summary_of,
 )
-from iogauge_extras.history.statistics import (
-    FLOOR,
-    bound,
-    change_points,
-    location_and_spread,
-)
-from iogauge_extras.history.yamledit import (
-    EditError,
-    FilePosition,
-    add_words,
-    position_of,
-    put,
-)
+from iogauge_extras.history.statistics import bound
+from iogauge_extras.history.yamledit import EditError, put
 from support import records
 
-SITES = Path(__file__).resolve().parents[2] / "site-configs"
-FILES = sorted(SITES.glob("*/references.yaml"))
 START = datetime(2026, 9, 1, 3, 0, tzinfo=timezone.utc)
 TODAY = date(2026, 11, 21)
 
@@ -73,38 +58,6 @@ def test_a_bound_lies_half_as_far_again_as_the_worst_run(sign):
     values = [1000 * 1.1 ** (sign * step) for step in (0, 0, 0, 1, -1)]
     assert bound(values, sign) == pytest.approx(1000 * 1.1 ** (-1.5 * sign))
     assert bound([1000.0] * 20, sign) == pytest.approx(1000 * math.exp(-0.03 * sign))
-
-
-@pytest.mark.parametrize("share", [0.5, 0.975])
-@pytest.mark.parametrize("freedom", [1, 6.98, 30])
-@pytest.mark.parametrize("shift", [0, 10])
-def test_quantiles_of_t_are_those_of_scipy(share, freedom, shift):
-    expected = (
-        scipy.stats.nct.ppf(share, freedom, shift)
-        if shift
-        else scipy.stats.t.ppf(share, freedom)
-    )
-    assert t_quantile(share, freedom, shift) == pytest.approx(
-        expected, rel=1e-10, abs=1e-10
-    )
-
-
-VALUES = st.lists(st.floats(1.0, 1e6), min_size=3, max_size=40)
-
-
-@given(VALUES)
-def test_the_spread_has_a_floor_and_ignores_one_wild_run(values):
-    assert location_and_spread(values)[1] >= FLOOR
-    steady = [100.0] * 10
-    assert location_and_spread([*steady, 1e9])[1] == FLOOR
-
-
-# --- steps ----------------------------------------------------------------------------------------
-
-
-def test_what_is_smaller_than_the_floor_is_no_step():
-    assert change_points([100.0] * 15 + [100.5] * 15) == []
-    assert change_points([100.0] * 15 + [101.5] * 15) == [15]
 
 
 # --- a baseline -----------------------------------------------------------------------------------
@@ -153,8 +106,7 @@ def following(old, **given):
         "accepted": False,
         "lower": None,
     } | given
-    found = follow(words.pop("baseline", HERE), old, **words)
-    return found[0] if found else None
+    return follow(words.pop("baseline", HERE), old, **words)
 
 
 @pytest.mark.parametrize(
@@ -186,14 +138,6 @@ def following(old, **given):
 )
 def test_what_becomes_of_a_reference(old, given, new):
     assert following(old, **given) == new
-
-
-@pytest.mark.parametrize("accepted", [True, False])
-def test_a_reference_is_never_lowered_without_a_reason(accepted):
-    with pytest.raises(
-        Refused, match=r"would lower .* 1100 to 1000 MiB/s \(-9.1%\).*--lower"
-    ):
-        following([1100, -0.5, None, "MiB/s"], accepted=accepted)
 
 
 @given(
@@ -293,39 +237,17 @@ def leaves(data, path=()):
 
 
 def changed_lines(before, after):
-    proposal = Proposal(before, after)
+    proposal = Proposal(before, after, [])
     lines = proposal.diff("f").splitlines()[2:]
     return [x[1:] for x in lines if x[0] == "-"], [x[1:] for x in lines if x[0] == "+"]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("file", FILES, ids=lambda file: file.parent.name)
-def test_a_value_set_to_itself_changes_no_byte(file):
-    text = file.read_text()
-    found = list(leaves(yaml.safe_load(text)))
-    for path, leaf in found[::3]:
-        again = put(text, path, leaf)
-        old, new = changed_lines(text, again)
-        # 36478.0 and "1" may be written in another way; nothing else may.
-        assert [re.sub(r"[\"']", "", x) for x in old] == [
-            re.sub(r"[\"']", "", x) for x in new
-        ]
-    assert found
-
-
-def test_lines_end_as_they_did_and_a_comment_is_replaced_by_its_successor():
-    text = "A:\r\n  d: {m: [1, 0, 0, s], n: [2, 0, 0, s]}  # old\r\n# end\r\n"
-    once = put(text, ("A", "d", "m"), [3, 0, 0, "s"], "d.m: calibrated once", "d.m:")
-    other = put(once, ("A", "d", "n"), [4, 0, 0, "s"], "d.n: calibrated", "d.n:")
-    twice = put(
-        other, ("A", "d", "m"), [5, 0, 0, "s"], "d.m: calibrated twice " * 12, "d.m:"
-    )
-    assert twice.count("\n") == twice.count("\r\n")
-    assert "once" not in twice and "# d.n: calibrated\r\n" in twice
-    assert twice.endswith("# old\r\n# end\r\n")
-    assert max(map(len, twice.splitlines())) <= 120
-    again = put(twice, ("A", "d", "m"), [5, 0, 0, "s"], "d.m: calibrated", "d.m:")
-    assert again.count("#") == 4
+@pytest.mark.parametrize("key", ["n", "o"])
+def test_a_new_key_stands_above_the_comments_of_what_follows(key):
+    text = "A:\n  d:\n    m: [1, 0, 0, s]  # own\n\n# The second.\nB:\n  d: {m: [1, 0, 0, s]}\n"
+    new = put(text, ("A", "d", key), [2, 0, 0, "s"])
+    assert changed_lines(text, new) == ([], [f"    {key}: [2, 0, 0, s]"])
+    assert new.index(f" {key}:") < new.index("# The second.")
 
 
 def test_what_an_anchor_shares_is_not_touched():
@@ -337,21 +259,13 @@ def test_what_an_anchor_shares_is_not_touched():
             put(text, ("A", key, "m"), [2, 0, 0, "s"])
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "$sources: {A: run 1}\n",
-        "$sources:\n  A: >-\n    run\n    1\n\n  B: x\n",
-        "$sources:\n  A: >\n    run\n    1\n",
-    ],
-)
-def test_words_are_added_to_a_text_once(text):
-    after = add_words(text, ("$sources", "A"), "(two words)")
-    assert yaml.safe_load(after)["$sources"]["A"].strip() == "run 1 (two words)"
-    assert add_words(after, ("$sources", "A"), "(two words)") == after
+def test_a_file_of_another_form_is_refused():
+    text = "A:\n  d:    {m: [1,0,0,s]}\n"
+    with pytest.raises(EditError, match="without a change of other lines"):
+        put(text, ("A", "d", "m"), [2, 0, 0, "s"])
 
 
-KEYS = st.text(st.sampled_from("ab:|.* -#1'\"é"), min_size=1, max_size=4) | st.integers(
+KEYS = st.text(st.sampled_from("ab|.* -#'\""), min_size=1, max_size=4) | st.integers(
     0, 3
 )
 
@@ -359,7 +273,7 @@ KEYS = st.text(st.sampled_from("ab:|.* -#1'\"é"), min_size=1, max_size=4) | st.
 @given(
     st.dictionaries(
         KEYS,
-        st.dictionaries(KEYS, st.builds(lambda: [1, None, 0.5, "s"]), max_size=3),
+        st.dictionaries(KEYS, st.builds(lambda: [1, 0, 0.5, "s"]), max_size=3),
         max_size=3,
     ),
     KEYS,
@@ -367,7 +281,7 @@ KEYS = st.text(st.sampled_from("ab:|.* -#1'\"é"), min_size=1, max_size=4) | st.
     st.sampled_from([None, True, False]),
 )
 def test_any_key_can_be_set_in_any_file(data, one, two, style):
-    text = yaml.safe_dump(data, default_flow_style=style, sort_keys=False)
+    text = yaml.safe_dump(data, default_flow_style=style, sort_keys=False, width=10**9)
     expected = {**data, one: {**data.get(one, {}), two: [2, 0, None, "1"]}}
     after = put(
         text, (one, two), [2, 0, None, "1"], f"{one}.{two}: why", f"{one}.{two}:"
@@ -384,7 +298,7 @@ def runs(values, **given):
         "unit": "MiB/s",
         "better": "more",
         "series": ("5e71e5000001",) * len(values),
-        "contents": ({"nodes": "n[1-4]", "stack": "prefix 4.1"},) * len(values),
+        "contents": ({},) * len(values),
         "times": tuple(days(len(values))),
         "record": record(),
     } | given
@@ -425,38 +339,6 @@ def test_what_was_accepted_stays_when_the_reference_moves():
     assert "half the disks are gone" in " ".join(fourth.after.replace("#", " ").split())
 
 
-def test_a_published_entry_is_calibrated_in_place():
-    text = (SITES / "azure-cyclecloud" / "references.yaml").read_text()
-    run = record(
-        system="azure-cyclecloud",
-        partition="oss4",
-        check="TaskScaling",
-        case="TaskScaling %tasks=16",
-        parameters={"tasks": 16},
-    )
-    found = proposal(text, runs(noisy(24, 13500.0), metric="write_bw", record=run))
-    assert state(found) == ["proposed"]
-    assert "'sound|published' holds for other cases too" in found.outcomes[0].text
-    data = yaml.safe_load(found.after)
-    assert not list(find_mistakes(data))
-    below = data["TaskScaling"]["azure-cyclecloud:oss4"]["sound|published"]
-    assert below[16]["write_bw"][0] == pytest.approx(13500, rel=0.005)
-    assert below[16]["read_bw"] == [12500, -0.15, None, "MiB/s"]
-    assert data["$sources"]["TaskScaling"].endswith(
-        "(values marked calibrated are from records of this site)"
-    )
-    accepted = data["$accepted"]["TaskScaling"]["azure-cyclecloud:oss4"][
-        "sound|published"
-    ]
-    assert accepted == {16: {"write_bw": [12900, "MiB/s", TODAY]}}
-    (source, old), _ = changed_lines(text, found.after)
-    assert source and source.strip() in data["$sources"]["TaskScaling"]
-    assert (
-        old
-        == "      16: {write_bw: [12900, -0.15, null, MiB/s], read_bw: [12500, -0.15, null, MiB/s]}"
-    )
-
-
 HEAD = "$sources: {Ior: run 1}\nIor:\n  here:disk: "
 
 
@@ -487,7 +369,7 @@ def test_one_entry_for_two_kinds_of_runs_is_refused():
     ]
     found = proposal(text, *kinds)
     assert (state(found), found.after) == (["refused", "refused"], text)
-    assert "environment=gnu beside intel" in found.outcomes[0].text
+    assert "environment=intel" in found.outcomes[0].text
 
 
 def test_runs_of_two_series_are_refused_with_what_differs():

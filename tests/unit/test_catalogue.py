@@ -1,72 +1,19 @@
 """The catalogue names every rule, the judge and the job ask what it names, and the page says the same."""
 
-import ast
-import importlib
-import inspect
 import re
 import sys
-from pathlib import Path
 
 import pytest
 
 from iogauge.core.paths import JOB_FILES
 from iogauge.evidence import collect
-from iogauge.guards.catalogue import OF_CASE, OF_LAYOUT, OF_METRIC, OF_PHASE, guards
+from iogauge.guards.catalogue import OF_CASE, OF_METRIC, OF_PHASE, guards
 from iogauge.guards.finding import Finding, Outcome
 from iogauge.guards.views import CaseView
-from iogauge.job import opening, target
 from support import programs, stage
 from support.extras import extras
+from support.project import ROOT
 from support.shell import completed
-
-ROOT = Path(__file__).parents[2]
-JUDGED = (*OF_CASE, *OF_LAYOUT, *OF_PHASE, *OF_METRIC)
-
-
-def source_of(module):
-    return inspect.getsource(importlib.import_module(module))
-
-
-def test_every_guard_is_asked():
-    """Its words stand in the module of a function that the judge or the job asks, and a function there uses them."""
-    asked = {function.__name__ for function in JUDGED}
-    asked |= set(vars(opening)) | set(vars(target))
-    for guard in guards().values():
-        modules = [
-            module
-            for module in {function.__module__ for function in JUDGED}
-            if f'"{guard.name}"' in source_of(module)
-        ]
-        (module,) = modules
-        tree = ast.parse(source_of(module))
-        (constant,) = (
-            node.target.id
-            for node in tree.body
-            if isinstance(node, ast.AnnAssign)
-            if isinstance(node.value, ast.Call)
-            if [guard.name] == [getattr(a, "value", "") for a in node.value.args[:1]]
-        )
-        users = {
-            node.name
-            for node in tree.body
-            if isinstance(node, ast.FunctionDef)
-            if any(isinstance(n, ast.Name) and n.id == constant for n in ast.walk(node))
-        }
-        assert users, guard.name
-        called = {
-            node.name
-            for node in tree.body
-            if isinstance(node, ast.FunctionDef)
-            if any(isinstance(n, ast.Name) and n.id in users for n in ast.walk(node))
-        }
-        assert (users | called) & asked, guard.name
-
-
-def test_a_guard_names_its_threat_and_a_situation():
-    for name, guard in guards().items():
-        assert re.match(r"[ab]: \S", guard.against), name
-        assert guard.must and guard.remedy and not guard.must.endswith("."), name
-        assert not guard.more or guard.more.endswith("."), name
 
 
 def test_a_guard_that_refuses_was_seen_on_the_real_thing():
@@ -111,7 +58,7 @@ def test_a_page_without_its_part_is_refused():
 
 
 @pytest.mark.parametrize(
-    ("command", "needs"),
+    "command, needs",
     [
         (["open", "/nonexistent"], "iogauge.guards.preflight"),
         (["facts", "/nonexistent", "facts"], "iogauge.node.probes"),

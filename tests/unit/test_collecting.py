@@ -6,6 +6,7 @@ import pytest
 import yaml
 
 from iogauge_extras.collecting import collecting_command as collecting
+from support.extras import EXTRAS
 from support.records import append, metric, values
 from support.shell import completed
 
@@ -25,17 +26,7 @@ def site(tmp_path, monkeypatch):
         "environs": ["tools"],
         "max_jobs": 1,
         "time_limit": "30m",
-        "extras": {
-            "target": {"path": str(tmp_path), "type": "ext4"},
-            "node": {"cores": 2, "memory": "8 GiB"},
-            "scale": {"tasks_per_node": 2},
-            "limits": {
-                "case_bytes": "1 GiB",
-                "case_files": 1000,
-                "phase_seconds": "2 s",
-                "tier": "quick",
-            },
-        },
+        "extras": {**EXTRAS, "target": {"path": str(tmp_path), "type": "ext4"}},
     }
     system = {"name": "mine", "hostnames": ["^$"], "partitions": [partition]}
     tools = {"name": "tools", "target_systems": ["mine"], "features": ["fio"]}

@@ -1,16 +1,14 @@
 """Series and the file system: records without its UUID go on, another UUID begins a new series."""
 
-import json
 from contextlib import closing
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from typer.testing import CliRunner
 
-from iogauge.cli.app import app
 from iogauge.records import query
 from iogauge.records.series import Measured, series_of_line
+from iogauge_extras.history import states
 from support import records
 from support.records import append
 
@@ -28,21 +26,6 @@ def seen(names, own=()):
     return series_of_line(
         [Measured(name, with_uuid(uuid)) for uuid, name in zip(names, own, strict=True)]
     )
-
-
-@pytest.mark.parametrize(
-    "names",
-    [
-        [],
-        [None, None],
-        [None, None, "A", "A"],
-        ["A", None, "A"],
-        ["A", "A", None],
-        ["fs@1@tcp,2@tcp", "fs@2@tcp", "fs@9@o2ib", "fs@1@tcp | fs@9@o2ib"],
-    ],
-)
-def test_one_file_system_is_one_series(names):
-    assert seen(names) == ["s"] * len(names)
 
 
 @given(
@@ -72,14 +55,11 @@ def history(folder, uuids):
         append(folder / "mysite" / f"{session}.jsonl", made.to_json())
 
 
-def test_the_trend_begins_anew_with_the_cause(tmp_path, monkeypatch):
-    monkeypatch.setenv("IOGAUGE_HOME", str(tmp_path))
-    history(tmp_path / "history", [None] * 15 + ["A"] * 15 + ["B"] * 22)
-    told = CliRunner().invoke(app, ["status", "--trend", "--json"])
-    (series,) = json.loads(told.stdout)
-    assert series["runs"] == 22
-    assert series["started"]["changed"] == ["fs.uuid: A -> B"]
-    assert series["started"]["session"] == "20260203T120000-n1-1"
+def test_the_trend_begins_anew(tmp_path):
+    history(tmp_path / "history", [None] * 15 + ["A"] * 15 + ["B"] * 20)
+    with closing(query.connect(tmp_path / "history")) as opened:
+        (series,) = states.states_of(opened, query.Choice())
+    assert series.state is states.State.FEW
 
 
 # --- what was not answered ------------------------------------------------------------------------

@@ -1,6 +1,5 @@
 """Formulas over points, and which records they are computed from."""
 
-import os
 import time
 from dataclasses import replace
 from types import SimpleNamespace
@@ -9,11 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from iogauge.core.groups import grouped
 from iogauge.core.measurement import Metric
 from iogauge.records.record import Record
-from iogauge.site.references import leaves
-from iogauge_extras.derived import derive, places_check
+from iogauge_extras.derived import derive
 from iogauge_extras.derived import derived_check as derived
 from iogauge_extras.derived.derive import (
     LeftOut,
@@ -22,9 +19,8 @@ from iogauge_extras.derived.derive import (
     Point,
     Source,
 )
-from iogauge_extras.derived.derived_check import DerivedCheck, newest_records
+from iogauge_extras.derived.derived_check import DerivedCheck
 from support import records
-from support.records import append
 
 
 def curve(values):
@@ -58,7 +54,7 @@ def test_from_95_percent_on_it_is_saturated():
 
 
 @pytest.mark.parametrize(
-    ("v4", "v8", "efficiency"), [(12900, 26000, 1.008), (12500, 27000, 1.08)]
+    "v4, v8, efficiency", [(12900, 26000, 1.008), (12500, 27000, 1.08)]
 )
 def test_the_published_scale_out(v4, v8, efficiency):
     points = curve({4: v4, 8: v8})
@@ -71,26 +67,11 @@ def test_the_published_scale_out(v4, v8, efficiency):
     assert derive.fit(points).value > 0.98
 
 
-def test_the_knee_is_where_the_line_meets_the_plateau():
-    """A queue of 0.2 ms a request that carries 40,000 in a second is full with eight in flight."""
-    points = curve({n: min(5_000.0 * n, 40_000.0) for n in (1, 4, 16, 64)})
-    found = derive.knee(points)
-    assert found.value == pytest.approx(8)
-    assert [point.x for point in found.used] == [1, 16]
-    with pytest.raises(NotComputable, match="still rising at the largest point, 4"):
-        derive.knee(points[:2])
-
-
 def test_the_published_speedup():
     points = curve(KAUST)
     assert derive.speedup(points, 1).value == pytest.approx(65.1, abs=0.05)
     assert derive.best_x(points).value == 144
     assert [point.x for point in derive.speedup(points, 1).used] == [1, 144]
-
-
-def test_what_the_largest_point_keeps_of_the_smallest():
-    found = derive.kept(curve({90: 100, 0: 400, 50: 500}))
-    assert (found.value, [point.x for point in found.used]) == (0.25, [0, 90])
 
 
 @pytest.mark.parametrize("formula", _CURVE_FORMULAS)
@@ -127,23 +108,6 @@ def test_ranges(points):
             assert 0 <= formula(points).value <= 1
         except NotComputable:
             continue
-
-
-@given(curves, st.floats(0.1, 10), st.randoms())
-def test_neither_order_nor_unit_matters(points, factor, random):
-    scaled = [
-        Point(x=p.x, value=p.value * factor, partition="", session="", case="", time="")
-        for p in points
-    ]
-    random.shuffle(scaled)
-    if derive.saturation(points) != derive.saturation(scaled):
-        return  # a value on the very edge of 95 %, and the rounding of the product
-    for formula in (derive.linearity, derive.hold, derive.scale_out, derive.fit):
-        try:
-            expected = formula(points).value
-        except NotComputable:
-            continue
-        assert formula(scaled).value == pytest.approx(expected, rel=1e-6, abs=1e-6)
 
 
 # --- which records --------------------------------------------------------------------------------
@@ -223,7 +187,7 @@ def test_what_belongs_to_another_case_is_no_point(change):
 
 
 @pytest.mark.parametrize(
-    ("other", "is_at"),
+    "other, is_at",
     [
         ({"nodes": 8}, "nodes=8, fs.uuid=unknown"),
         ({"fingerprint": {"fs.uuid": "B"}}, "nodes=4, fs.uuid=B"),
@@ -252,25 +216,6 @@ def test_a_value_in_another_unit_is_no_point():
     assert (
         left(newest(record(metrics=[odd])))[0] == "tasks=1 (in GB/s, not MiB/s, in s0)"
     )
-
-
-def test_without_a_varied_parameter_every_case_is_a_point():
-    source = Source(
-        check="TaskScaling", partition="disk", environment="env", tier="daily"
-    )
-    one = record(2, metrics=[records.metric("write_bw")])
-    found = newest(record(1), one, record(4, "INVALID"), source=source)
-    assert found.metrics == {"write_bw": WRITE, "read_bw": READ}
-    assert [p.case for p in found.points["write_bw"]] == [
-        "TaskScaling %tasks=1",
-        "TaskScaling %tasks=2",
-    ]
-    assert left(found, "read_bw") == ["TaskScaling %tasks=4 (INVALID in s0)"]
-    refused = newest(record(1, "ERROR", metrics=[]), source=source)
-    assert refused.metrics == {}
-    assert [str(one) for one in refused.left_out] == [
-        "TaskScaling %tasks=1 (ERROR in s0)"
-    ]
 
 
 @given(
@@ -308,41 +253,6 @@ def test_against_a_search_through_all(drawn):
 
 
 # --- reading the history --------------------------------------------------------------------------
-
-
-def test_files_are_read_newest_first_and_no_older_than_asked(tmp_path):
-    for number, name in enumerate(("b", "a", "c")):
-        for line in range(2):
-            append(tmp_path / f"{name}.jsonl", values(session=f"{name}{line}"))
-        append(tmp_path / f"{name}.jsonl", values(session="other", check="Other"))
-        os.utime(tmp_path / f"{name}.jsonl", (NOW + number, NOW + number))
-    append(tmp_path / "a.jsonl", values(metrics=5))
-    with open(tmp_path / "a.jsonl", "a") as lines:
-        lines.write("no record\n")
-    os.utime(tmp_path / "a.jsonl", (NOW + 1, NOW + 1))
-    found = newest_records(tmp_path, SOURCE, NOW + 1)
-    assert [record.session for record in found] == ["c1", "c0", "a1", "a0"]
-    assert list(newest_records(tmp_path / "none", SOURCE, NOW)) == []
-
-
-def test_a_ratio_with_an_upper_bound_alone_is_one_of_latencies():
-    entry = {
-        "$index": ["$partition", "check"],
-        "a:b": {
-            "X": {
-                "read_p99_ratio": [1, None, 0.2, "1"],
-                "read_bw_ratio": [1, -0.1, None, "1"],
-            }
-        },
-        "a:c": {"X": {"read_p99_ratio": [1, None, 0.3, "1"]}},
-    }
-    named = grouped(leaves("X", entry), lambda leaf: leaf[1])
-    assert {name: len(found) for name, found in named.items()} == {
-        "read_p99_ratio": 2,
-        "read_bw_ratio": 1,
-    }
-    assert places_check._bounds_above(named["read_p99_ratio"])
-    assert not places_check._bounds_above(named["read_bw_ratio"])
 
 
 def test_operands_that_this_run_has_not_decided_are_waited_for(monkeypatch):

@@ -1,27 +1,21 @@
-"""What a machine is and has, and what the doctor says of it."""
+"""What a machine is and has, and which programs it has."""
 
 import copy
 import os
-from pathlib import Path
 
 import pytest
 
-from iogauge.cli import doctor
-from iogauge.core import words
+from iogauge.core import vocabulary
 from iogauge.node import host as node_cores
 from iogauge.node import mounts
 from iogauge.node.mounts import Space
 from iogauge.site import machine as site_machine
 from iogauge.site import programs as site_programs
 from iogauge.site.extras import PartitionExtras
-from iogauge.workspace import directory
-from support.extras import extras
 from support.shell import script
 
-IOR_HELP = (Path(__file__).parents[1] / "data" / "samples" / "ior_help.txt").read_text()
 FIO = "echo fio-3.33"
 MPIRUN = "echo 'mpirun (Open MPI) 5.0.11'"
-MDTEST = "echo 'Synopsis mdtest'; echo ' -n number'"
 
 
 @pytest.fixture(autouse=True)
@@ -39,11 +33,6 @@ def put(programs, name, lines):
     script(programs / name, f"#!/bin/sh\n{lines}\n")
 
 
-def put_ior(programs):
-    (programs / "help.txt").write_text(IOR_HELP)
-    put(programs, "ior", f"exec /bin/cat '{programs}/help.txt'")
-
-
 def test_a_target_is_where_the_caller_stands_not_where_settings_are_read(
     tmp_path, monkeypatch
 ):
@@ -53,8 +42,19 @@ def test_a_target_is_where_the_caller_stands_not_where_settings_are_read(
     assert site_machine.target_path() == str(tmp_path / "bin")
 
 
+@pytest.mark.parametrize("named, said", [("", "is empty"), ("link", "bin$")])
+def test_a_target_that_is_no_name_or_a_link_is_refused(
+    tmp_path, monkeypatch, named, said
+):
+    (tmp_path / "link").symlink_to("bin")
+    monkeypatch.setenv("PWD", str(tmp_path))
+    monkeypatch.setenv("IOGAUGE_TARGET", named)
+    with pytest.raises(OSError, match=said):
+        site_machine.target_path()
+
+
 @pytest.mark.parametrize(
-    ("name", "script"),
+    "name, script",
     [
         ("fio", "echo hello"),
         ("fio", "exit 1"),
@@ -73,21 +73,9 @@ def test_a_program_that_is_not_what_its_name_says_gives_no_feature(
     assert program.problem in site_programs.machine().lacks()[name]
 
 
-def test_answers_are_kept_until_the_program_changes(programs):
-    counter = programs / "asked"
-    put(programs, "fio", f"echo x >>'{counter}'; {FIO}")
-    site_programs.machine()
-    asked = counter.read_text()
-    for _ in range(2):
-        site_programs.machine()
-    assert counter.read_text() == asked
-    put(programs, "fio", f"echo x >>'{counter}'; echo fio-3.40")
-    assert site_programs.machine().programs["fio"].version == "3.40"
-
-
 @pytest.mark.parametrize("name", ["core_cpus_list", "thread_siblings_list"])
 @pytest.mark.parametrize(
-    ("siblings", "cpus", "cores"),
+    "siblings, cpus, cores",
     [
         # Two sockets with four cores of two threads: threads are numbered after all cores.
         ([f"{cpu % 8},{cpu % 8 + 8}" for cpu in range(16)], range(16), 8),
@@ -136,29 +124,21 @@ def test_what_is_not_declared_is_filled_in(programs, tmp_path):
     assert [e.get("features") for e in environments] == [["fio"], None]
 
 
-def put_darshan(programs, mpiio="yes"):
-    """Darshan's programs, and its library in lib beside their directory."""
-    put(programs, "darshan-config", f'[ "$*" = --mpiio-mod ] && echo {mpiio}')
-    put(programs, "darshan-parser", "exit 0")
-    library = programs.parent / "lib" / "libdarshan.so"
-    library.parent.mkdir()
-    library.write_bytes(b"")
-    return library
-
-
-def test_the_words_of_the_mpi_and_darshan_are_filled_in(programs, tmp_path):
+def test_the_mpi_and_what_lacks_are_filled_in(programs, tmp_path):
     put(programs, "mpirun", MPIRUN)
-    library = put_darshan(programs)
     _, (used, other) = completed(tmp_path)
-    assert set(used["extras"].pop("lacks")) == words.ENVIRONMENT - {"darshan"}
-    assert used["extras"] == {"mpi": "ompio5", "darshan": str(library)}
-    assert used["features"] == ["darshan"]
+    assert set(used["extras"].pop("lacks")) == vocabulary.ENVIRONMENT
+    assert (used["extras"], used["features"]) == ({"mpi": "ompio5"}, [])
     assert "extras" not in other
 
 
-def test_darshan_that_does_not_watch_mpi_io_is_none(programs):
-    put_darshan(programs, mpiio="no")
-    assert site_programs.darshan_library() is None
+@pytest.mark.parametrize(
+    "path, said", [("/proc", "keeps no data"), ("/dev/shm", "memory, not storage")]
+)
+def test_a_target_that_is_no_storage_is_refused(monkeypatch, path, said):
+    monkeypatch.setenv("IOGAUGE_TARGET", path)
+    with pytest.raises(OSError, match=said):
+        completed(path)
 
 
 @pytest.mark.parametrize("path", ["/no/such/place", "/etc/passwd"])
@@ -174,49 +154,10 @@ def test_the_probe_leaves_nothing(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("speed", "size"), [(0, 16 << 20), (100.9 * 2**20, 100 << 20), (1e15, 1 << 30)]
+    "speed, size", [(0, 16 << 20), (100.9 * 2**20, 100 << 20), (1e15, 1 << 30)]
 )
 def test_the_size_of_a_quick_case(monkeypatch, speed, size):
     monkeypatch.setattr(
         site_machine, "space_of", lambda _: Space(1 << 40, 1 << 40, 0, 0)
     )
     assert site_machine.quick_case_bytes(speed, "/") == size
-
-
-# --- the doctor -----------------------------------------------------------------------------------
-
-
-MPIRUN_OF = """
-if [ "$1" = --version ]; then echo mpirun; exit 0; fi
-for word; do case $word in summaryFile=*) file=${word#summaryFile=};; esac; done
-echo '{"tests": [{"Options": {"tasks": %s}}]}' >"$file"
-"""
-
-
-@pytest.mark.parametrize(("tasks", "state"), [(2, "ok"), (1, "problem")])
-def test_a_launcher_of_another_mpi_is_found_out(programs, tasks, state):
-    put(programs, "mpirun", MPIRUN_OF % tasks)
-    put_ior(programs)
-    check = doctor.launch_check(site_programs.machine())
-    assert check.state == state
-    assert state == "ok" or "asked for 2 tasks, ior saw 1" in check.text
-
-
-def test_a_launch_that_fails_is_a_problem(programs):
-    put(programs, "mpirun", "exit 1")
-    put_ior(programs)
-    check = doctor.launch_check(site_programs.machine())
-    assert (check.state, "two tasks did not run" in check.text) == ("problem", True)
-
-
-def test_what_dead_sessions_left_is_named(tmp_path):
-    gone = [4194305, 1]
-    case = Path(
-        directory.create(str(tmp_path), "t-h-4194305", "case", owner_process=gone)
-    )
-    place = extras(target={"path": str(tmp_path), "type": "ext4"})
-    texts = [f"{c.text} {c.remedy}" for c in doctor.of_target(place)]
-    assert any(
-        f"left by dead sessions: {case.parent} run: iogauge clean" in text
-        for text in texts
-    )

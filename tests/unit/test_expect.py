@@ -88,7 +88,7 @@ LISTED = ["IorPosix %files=shared %cache=direct /0a1b2c3d", "MdtestEasy /deadbee
 
 
 @pytest.mark.parametrize(
-    ("words", "wrong"),
+    "words, wrong",
     [
         ([], []),
         (
@@ -119,32 +119,7 @@ def test_each_name_must_fit_a_case(words, wrong):
 
 
 @pytest.mark.parametrize(
-    ("words", "wrong"),
-    [
-        (
-            ["-t", "quik"],
-            "-t quik selects no case (did you mean quick?) (tags: acceptance, ",
-        ),
-        (["-t", "zzz"], "-t zzz selects no case (tags: acceptance, ceiling, "),
-        (
-            ["--exclude-tag", "wekly"],
-            "-T wekly excludes no case (did you mean weekly?) (tags: ",
-        ),
-        (
-            ["-x", "MdtstEasy"],
-            "-x MdtstEasy excludes no case (did you mean MdtestEasy?)",
-        ),
-    ],
-)
-def test_each_tag_and_each_exclusion_must_fit(words, wrong):
-    listed = [] if "selects" in wrong else LISTED
-    (said,) = selected.without_match(words, listed, listed, ["MdtestEasy", "IorPosix"])
-    assert said.startswith(wrong)
-    assert "tags: " not in said or "published-figure, quick, " in said
-
-
-@pytest.mark.parametrize(
-    ("given", "settled"),
+    "given, settled",
     [
         (["-S", "total_bytes=1TiB"], ["-S", "total_bytes=1099511627776"]),
         (
@@ -164,7 +139,7 @@ def test_a_variable_may_have_a_unit(given, settled):
 
 
 @pytest.mark.parametrize(
-    ("setting", "said"),
+    "setting, said",
     [
         ("nodez=3", "no check has the variable 'nodez' (did you mean nodes?)"),
         ("Steady.repetition=3", "(did you mean repetitions?)"),

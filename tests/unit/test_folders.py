@@ -63,7 +63,7 @@ def test_own_sites_come_first_and_local_last(path):
 
 
 @pytest.mark.parametrize(
-    ("value", "said"),
+    "value, said",
     [
         ("sites", "'sites' is not an absolute path"),
         ("/nowhere/sites", "'/nowhere/sites' is not a directory"),

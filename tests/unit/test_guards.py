@@ -1,14 +1,12 @@
 """Each guard speaks when it must, is silent when it may, and says number, limit and remedy."""
 
 from dataclasses import replace
-from pathlib import Path
 from types import MappingProxyType
 
 import pytest
 
-from iogauge.core.measurement import Disturber, Quantity, ToolOutput
-from iogauge.evidence.model import DIRECTORIES_FOUND, DIRECTORIES_READ, Striping
-from iogauge.evidence.task_counters import NodeActivity, change
+from iogauge.evidence.model import Striping
+from iogauge.evidence.task_counters import NodeActivity
 from iogauge.guards import (
     agreement,
     clock,
@@ -22,28 +20,21 @@ from iogauge.guards import (
 from iogauge.guards.cache import client_cache, server_cache
 from iogauge.guards.contents import data_entropy
 from iogauge.guards.finding import Guard, Outcome
-from iogauge.node import host
 from iogauge.node.counters import Reading
 from iogauge.node.files import Eviction
-from iogauge.node.host import Load
-from iogauge.node.lustre.directory import Directory
 from iogauge.node.lustre.layout import FileLayout, Layouts, Part, last_with_data
 from iogauge.node.lustre.quotas import Quota
-from iogauge.node.lustre.request import DirectoryLayout, Layout, Pins
+from iogauge.node.lustre.request import Layout, Pins
 from iogauge.node.lustre.targets import MetadataTarget, StorageTarget
 from iogauge.node.mounts import Mount, Space
 from iogauge.node.view import View
 from iogauge.plan.observations import Instant
-from iogauge.plan.stage import FILL, PhaseRun
 from iogauge.tools import mpi
-from iogauge.tools.ior.output import parse_json
 from support.extras import extras
-from support.lustre.recorded import parse_parameters, sessions
 from support.orders import job_order
 from support.whole import begins, data, metadata
 
 GIB, MIB = 1 << 30, 1 << 20
-SAMPLES = Path(__file__).parents[1] / "data" / "samples"
 OK, WARN, INVALID, UNSTABLE = (
     Outcome.OK,
     Outcome.WARN,
@@ -112,21 +103,18 @@ def g1(
     left = {**whole.evidence.outputs, "read": outputs}
     whole = whole.alter(outputs=left, evictions={"read": emptied}, task_counters={})
     finding = client_cache(replace(whole, plan=plan).phase("read"))
-    assert finding
     return finding
 
 
 @pytest.mark.parametrize(
-    ("finding", "saw"),
+    "finding, saw",
     [
-        (g1(o_direct=True), "O_DIRECT"),
         (g1(nodes=2, offset=1), "readers shifted by 1 of 2 nodes"),
         (g1(size=32 * GIB), "V = 32 GiB per node, M = 16 GiB"),
         (
             g1(EMPTY, EMPTY),
             "page cache emptied and proven empty 2 times (8 KiB dropped)",
         ),
-        (g1(EMPTY, MORE, MORE, of=3, reads=[100, 101, 101]), "proven empty 3 times"),
         (
             g1(EMPTY, EMPTY, MORE, MORE, of=4, nodes=2, reads=[100, 101]),
             "proven empty 4 times",
@@ -139,7 +127,7 @@ def test_g1_believes(finding, saw):
 
 
 @pytest.mark.parametrize(
-    ("finding", "saw", "remedy"),
+    "finding, saw, remedy",
     [
         (g1(size=32 * GIB - 1), "against M = 16 GiB", "limits.case_bytes to 32 GiB"),
         (g1(o_direct=True, kind="zfs"), "not known to honour", "limits.case_bytes to"),
@@ -148,11 +136,9 @@ def test_g1_believes(finding, saw):
             "the target is memory",
             "a directory on storage",
         ),
-        (g1(nodes=2, offset=2), "Q = 2 on N = 2", "limits.case_bytes to 64 GiB"),
-        (g1(nodes=1, offset=1), "on the node that wrote", "the O_DIRECT variant"),
         (
             g1(nodes=2, offset=1, page_caches=1),
-            "2 nodes share 1 page cache(s)",
+            "2 node(s), which have 1 page cache(s)",
             "limits.case_bytes to",
         ),
         (g1(EMPTY), "emptied 1 times of 2", "Use two nodes or more"),
@@ -162,18 +148,8 @@ def test_g1_believes(finding, saw):
             "Use two nodes or more",
         ),
         (
-            g1(EMPTY, EMPTY, reads=[101, 100]),
-            "emptied of 100 of 101 bytes",
-            "Use two nodes",
-        ),
-        (
             g1(MORE, MORE, MORE, EMPTY, of=4, nodes=2, reads=[101, 101]),
             "emptied of 100 of 101",
-            "Use two nodes",
-        ),
-        (
-            g1(EMPTY, EMPTY, kind="zfs"),
-            "a cache that cannot be checked",
             "Use two nodes",
         ),
     ],
@@ -185,7 +161,7 @@ def test_g1_objects(finding, saw, remedy):
 
 
 @pytest.mark.parametrize(
-    ("fetched", "outcome"),
+    "fetched, outcome",
     [
         ([GIB, GIB], OK),
         ([GIB * 95 // 100 + 2, GIB], OK),
@@ -201,21 +177,19 @@ def test_g1_tasks_must_have_fetched_what_they_read(fetched, outcome):
     if None in fetched:
         whole = whole.alter(task_counters={})
     finding = client_cache(whole.phase("read"))
-    assert finding and finding.outcome is outcome, finding
+    assert finding.outcome is outcome, finding
 
 
 # --- G4: duration ---------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    ("tier", "seconds", "outcome"),
+    "tier, seconds, outcome",
     [
         ("quick", 0.0199, INVALID),
         ("quick", 0.02, WARN),
         ("quick", 30, OK),
-        ("daily", 29.9, INVALID),
         ("daily", 30, WARN),
-        ("daily", 60, OK),
         ("acceptance", 59.9, INVALID),
     ],
 )
@@ -225,7 +199,7 @@ def test_g4(tier, seconds, outcome):
 
 
 @pytest.mark.parametrize(
-    ("operations", "quantity", "tier", "outcome"),
+    "operations, quantity, tier, outcome",
     [
         (1_000, "latency_p99", "daily", OK),
         (999, "latency_p99", "daily", INVALID),
@@ -247,11 +221,18 @@ def test_g4_wants_operations_beyond_a_percentile(operations, quantity, tier, out
     assert (found.metric, found.outcome) == ("slow", outcome)
 
 
+def test_g4_an_execution_without_operations_does_not_hide_the_others():
+    whole = data().output("read", 0, operations=None).output("read", 1, operations=9)
+    whole = whole.planned("read", rates={"slow": ("read", "latency_p99")})
+    (found,) = figures.beyond(whole.phase("read"))
+    assert found.outcome is WARN
+
+
 # --- G5: stragglers -------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    ("ranks", "outcome"),
+    "ranks, outcome",
     [
         ([(0.85, 1.15)], OK),
         ([(0.84, 1.16)], WARN),
@@ -272,14 +253,12 @@ def test_g5(ranks, outcome):
 
 
 @pytest.mark.parametrize(
-    ("value", "outcome"),
+    "value, outcome",
     [
         (102.0, OK),
         (102.01, INVALID),
-        (100, OK),
         (50, OK),
         (49.9, WARN),
-        (1000, INVALID),
     ],
 )
 def test_g6(value, outcome):
@@ -303,70 +282,7 @@ def ceiling(value, **access):
 
 
 @pytest.mark.parametrize(
-    ("bytes_s", "outcome"),
-    [
-        (1000, OK),
-        (1010, OK),
-        (990.2, OK),
-        (1010.2, INVALID),
-        (989.9, INVALID),
-        (1024**2, INVALID),
-    ],
-)
-def test_g7(bytes_s, outcome):
-    rates = {"bw": Quantity(bytes_s, "B/s")}
-    one = {"operations": 10, "transfer_bytes": 100, "seconds": 1.0, "rates": rates}
-    _, found = figures.unit_sanity(data().output("read", 1, **one).phase("read"))
-    assert found.outcome is outcome
-
-
-@pytest.mark.parametrize(
-    ("requests", "latency", "outcome"),
-    [
-        (2.0, True, OK),
-        (4.0, True, OK),
-        (4.4, True, OK),
-        (1.9, True, INVALID),
-        (4.5, True, INVALID),
-        # Between the requests fio waits for a processor.
-        (0.1, False, OK),
-        (4.5, False, INVALID),
-    ],
-)
-@pytest.mark.parametrize("busy", [False, True])
-def test_g7_wants_rate_and_latency_to_agree(requests, latency, outcome, busy):
-    """A thousand operations a second, of which fio keeps four in flight."""
-    words = {
-        "runtime": "10s",
-        "time_based": "1",
-        "direct": "1",
-        "iodepth": "4",
-        "numjobs": "1",
-    }
-    rates = {
-        "bw": Quantity(1000 * MIB, "B/s"),
-        "iops": Quantity(1000.0, "ops/s"),
-        "latency_mean": Quantity(requests * 1000, "us"),
-    }
-    one = {
-        "rates": rates,
-        "operations": 10_000,
-        "tool": "fio",
-        "nodes": 1,
-        "parameters": words,
-    }
-    whole = data().output("read", 1, **one)
-    if latency:
-        whole = whole.planned("read", rates={"p50": ("read", "latency_p50")})
-    if busy:
-        whole = whole.alter(idle=(replace(whole.evidence.idle[0], load1=20.0),))
-    _, found = figures.unit_sanity(whole.phase("read", p50=[1.0, 1.0]))
-    waits = busy and requests < 2 and latency
-    assert found.outcome is (Outcome.CONTAMINATED if waits else outcome), found
-
-
-@pytest.mark.parametrize(
-    ("files", "written", "found", "outcome"),
+    "files, written, found, outcome",
     [
         (8000, 512_000, None, OK),
         (8000, 511_999, None, INVALID),
@@ -386,7 +302,7 @@ def test_g9_wants_new_files_on_the_target(files, written, found, outcome):
         whole = whole.witness("create", at, counters={"8:16": Reading(0, written)})
     looks = [] if found is None else [(begins(n, 1) - 1, found) for n in (1, 2)]
     finding = moved.storage(whole.alter(found=tuple(looks)).phase("create"))
-    assert finding and finding.outcome is outcome, finding
+    assert finding.outcome is outcome, finding
 
 
 # --- G9: the file system --------------------------------------------------------------------------
@@ -398,15 +314,13 @@ def view(host="n1", fstype="lustre", source="mgs:/scratch", uuid=""):
     return View(host, "/s/x", Mount(1, "/s", source, fstype, "rw"), ROOM, uuid=uuid)
 
 
-def identity(*views, source=None, declared=None, at_end=MappingProxyType({}), hosts=()):
-    target = extras(
-        target={"type": "lustre", "source": source, "uuid": declared}
-    ).target
+def identity(*views, declared=None, at_end=MappingProxyType({}), hosts=()):
+    target = extras(target={"type": "lustre", "source": None, "uuid": declared}).target
     return preflight.identity(target, views, at_end=at_end, hosts=hosts)
 
 
 @pytest.mark.parametrize(
-    ("finding", "words"),
+    "finding, words",
     [
         (
             identity(view(uuid="B"), declared="A"),
@@ -444,26 +358,25 @@ def test_g9_tells_file_systems_of_one_type_apart(finding, words):
 
 
 @pytest.mark.parametrize(
-    ("free", "need", "max_fill", "outcome"),
+    "free, need, max_fill, outcome, lowest",
     [
-        (600, 500, 1.0, OK),
-        (599, 500, 1.0, INVALID),
-        (250, 100, 0.85, OK),
-        (249, 100, 0.85, INVALID),
+        (600, 500, 1.0, OK, 600),
+        (599, 500, 1.0, INVALID, 600),
+        (249, 100, 0.85, INVALID, 250),
     ],
 )
-def test_g13(free, need, max_fill, outcome):
+def test_g13(free, need, max_fill, outcome, lowest):
     order = job_order("/s", held_bytes=need, max_fill=max_fill)
     found = preflight.room(Space(1000, free, 0, 0), order)
     assert found.outcome is outcome, found
+    assert found.demands.startswith(f"{lowest} B free (1.2 x need, at most ")
 
 
 @pytest.mark.parametrize(
-    ("total", "free", "files", "outcome"),
+    "total, free, files, outcome",
     [
         (1000, 600, 500, OK),
         (1000, 599, 500, INVALID),
-        (1000, 55, 5, OK),
         (1000, 54, 5, INVALID),
         (0, 0, 500, OK),
     ],
@@ -482,7 +395,7 @@ def test_g14_inodes(total, free, files, outcome):
 
 
 @pytest.mark.parametrize(
-    ("quota", "words"),
+    "quota, words",
     [
         (Quota("u", None, None), []),
         (Quota("u", 1200, 120), []),
@@ -499,38 +412,19 @@ def test_g14_quota(quota, words):
         says(found, "G14", "1.2 x need within every quota", "raise the quota", *words)
 
 
-@pytest.mark.parametrize(
-    ("over", "unanswered", "outcome", "word"),
-    [
-        ("", (), OK, "room in the quotas of user 7"),
-        (
-            "9 KiB of 5, grace 1w",
-            (),
-            WARN,
-            "user 7 is beyond its soft limit: 9 KiB of 5, grace 1w",
-        ),
-        ("", ("project 9",), WARN, "the quota of project 9 was not answered"),
-    ],
-)
-def test_g14_a_quota_that_may_bind_later_is_a_remark(over, unanswered, outcome, word):
-    quotas = (Quota("user 7", None, None, over),)
-    seen = replace(view(), quotas=quotas, unanswered=unanswered)
-    found = preflight.quota(seen, 1, 1)
-    assert found and (found.guard, found.outcome) == ("G14", outcome)
-    assert word in found.saw
-    if over:
-        short = (*quotas, Quota("group 8", 0, None))
-        refused = preflight.quota(replace(seen, quotas=short), 1, 1)
-        assert refused and refused.outcome is INVALID, (
-            "what binds already comes before what may bind later"
-        )
+def test_g14_a_quota_that_was_not_answered_is_a_remark():
+    for unanswered, outcome in ((), OK), (("project 9",), WARN):
+        quotas = (Quota("user 7", None, None),)
+        seen = replace(view(), quotas=quotas, unanswered=unanswered)
+        found = preflight.quota(seen, 1, 1)
+        assert (found.guard, found.outcome) == ("G14", outcome)
 
 
 # --- G17: dispersion ------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    ("samples", "limit", "outcome"),
+    "samples, limit, outcome",
     [
         ([100, 100], 0.0, OK),
         ([90, 100, 110], 0.1, OK),
@@ -544,6 +438,14 @@ def test_g17(samples, limit, outcome):
     assert spread(samples, limit).outcome is outcome
 
 
+def test_g17_of_a_case_whose_repetitions_lie_within_its_sample():
+    whole = data().declared(limits={"repetitions": 3})
+    whole = replace(whole, plan=replace(whole.plan, repetitions=1))
+    found = figures.spread((whole.seen(read_bw=[100]), "read_bw"))
+    assert found.saw == "one sample a run: spread unknown"
+    assert "limits.repetitions" not in found.remedy
+
+
 def spread(samples, limit, tail=False):
     whole = data().declared(limits={"max_spread": limit})
     metrics = tuple(replace(metric, tail=tail) for metric in whole.metrics)
@@ -553,9 +455,6 @@ def spread(samples, limit, tail=False):
 
 def test_g17_only_remarks_on_the_slowest_requests():
     assert spread([80, 100, 120], 0.05, tail=True).outcome is WARN
-
-
-# --- G22: the tool --------------------------------------------------------------------------------
 
 
 # --- G10: the layout that was asked for -----------------------------------------------------------
@@ -586,7 +485,7 @@ def laid_out(
     saturates=False,
     **planned,
 ):
-    """The layouts of a repetition of a case on Lustre with so many storage targets in its pool."""
+    """The layouts of a repetition of a case on Lustre with so many storage targets."""
     whole = data("lustre").planned(
         "write", saturates="bandwidth" if saturates else None
     )
@@ -621,27 +520,24 @@ def grown(*counts, ends=ENDS, size=MIB):
 
 
 @pytest.mark.parametrize(
-    ("request_", "placed", "files"),
+    "request_, placed, files",
     [
         (Layout(stripe_count=2), {}, [laid("a", 0, 1), laid("b", 2, 3)]),
         (Layout(stripe_count=2, start=2), {}, [laid("a", 2, 3)]),
-        (Layout(stripe_count=-1), {}, [laid("a", 3, 0, 1, 2)]),
-        (Layout(stripe_count=-1, pool="flash"), {}, [laid("a", 1, 0, pool="flash")]),
-        (Layout(stripe_bytes=MIB), {}, [laid("a", 1), laid("b", 1, 2, 3)]),
+        (Layout(stripe_count=-1), {}, [laid("a", 1, 0, 2, 3)]),
         (None, {"a": 0, "d/b": 3}, [laid("a", 0), laid("d/b", 3)]),
         (None, {"d": 2}, [laid("d/a", 2), laid("d/e/b", 2)]),
         (Layout(stripe_count=2), {"a": 3}, [laid("a", 3), laid("b", 0, 1)]),
     ],
 )
 def test_g10_believes(request_, placed, files):
-    usable = (0, 1) if request_ and request_.pool else range(4)
-    finding = striping.layout(laid_out(noted(files), request_, placed, usable))
+    finding = striping.layout(laid_out(noted(files), request_, placed))
     assert finding.outcome is OK, finding
     assert finding.saw == f"{len(files)} file(s) as asked"
 
 
 @pytest.mark.parametrize(
-    ("request_", "placed", "files", "saw"),
+    "request_, placed, files, saw",
     [
         (Layout(stripe_count=1), {}, [], "no file was found"),
         (Layout(stripe_count=-1), {}, [laid("a", 0, 1, 3)], "a has 3 stripe(s)"),
@@ -652,19 +548,10 @@ def test_g10_believes(request_, placed, files):
             "a has stripes of 1048576 bytes",
         ),
         (Layout(stripe_count=1, start=2), {}, [laid("a", 3)], "a starts on target 3"),
-        (Layout(pool="flash"), {}, [laid("a", 0, pool="slow")], "a is in pool slow"),
-        (
-            Layout(stripe_count=-1, pool="flash"),
-            {},
-            [laid("a", 0, 1, 2, 3, 4, pool="flash")],
-            "a has 5 stripe(s)",
-        ),
-        (Layout(stripe_count=1), {}, [grown(1, 2, -1)], "f has 3 components"),
-        (None, {"a": 0}, [laid("a", 1)], "a is on target 1 instead of 0"),
+        (Layout(stripe_count=1), {}, [grown(1, 2, -1)], "f has 3 component(s)"),
         (None, {"a": 0}, [laid("a", 0, 1)], "a is on target 0, 1 instead of 0"),
         (None, {"a": 0}, [laid("a", 0), laid("b", 0)], "b was not pinned to a target"),
         (None, {"a": 0, "b": 1}, [laid("a", 0)], "b was pinned and holds no file"),
-        (None, {"d": 2}, [laid("dd/a", 2)], "dd/a was not pinned to a target"),
     ],
 )
 def test_g10_objects(request_, placed, files, saw):
@@ -692,17 +579,7 @@ def test_g10_of_layouts_that_were_not_answered():
     for request_, outcome in ((None, WARN), (Layout(stripe_count=1), INVALID)):
         finding = striping.layout(laid_out(silent, request_))
         assert finding.outcome is outcome
-        assert finding.saw == "not answered: no Lustre"
-
-
-def test_g10_a_pinned_file_that_is_not_in_the_sample_is_not_missed():
-    seen = noted([laid("a", 0)], total=2)
-    finding = striping.layout(laid_out(seen, placed={"a": 0, "b": 1}))
-    assert finding.outcome is OK
-
-
-def grown_to(size, *done):
-    return FileLayout(path="f", parts=done, composite=True, size=size)
+        assert finding.saw == "no Lustre"
 
 
 ON_MDT = Part(
@@ -714,146 +591,33 @@ FIRST = Part(stripe_count=1, stripe_bytes=MIB, objects=(1,), instantiated=True).
 REST = Part(stripe_count=2, stripe_bytes=MIB, objects=(2, 3), instantiated=True)
 
 
-@pytest.mark.parametrize(
-    ("files", "outcome", "saw"),
-    [
-        (
-            [grown_to(8 * MIB, FIRST)],
-            OK,
-            "100% of 8 MiB in the component from 0 B on (1 x 1 MiB)",
-        ),
-        (
-            [grown_to(32 * MIB, FIRST, REST.within(16 * MIB, None))] * 2,
-            WARN,
-            "50% of 64 MiB in the component from 0 B on (1 x 1 MiB); 50% of 64 MiB in the component "
-            "from 16 MiB on (2 x 1 MiB)",
-        ),
-        (
-            [grown_to(MIB // 2, ON_MDT, REST.within(MIB, None))],
-            WARN,
-            "100% of 512 KiB in the component from 0 B on (on the metadata target)",
-        ),
-    ],
-)
-def test_g10_tells_the_component_that_was_measured(files, outcome, saw):
-    finding = striping.components(laid_out(noted(files)))
-    assert (finding.outcome, finding.saw) == (outcome, saw)
-
-
 #: Data up to 64 KiB with the metadata, the others on a storage target.
 DOM = Layout(metadata_bytes=1 << 16, stripe_count=1)
 
 
 @pytest.mark.parametrize(
-    ("parts", "outcome"),
-    [
-        ((ON_MDT,), OK),
-        ((ON_MDT, FIRST.within(MIB, 16 * MIB)), INVALID),
-        ((FIRST,), INVALID),
-    ],
-)
-def test_g10_of_data_that_shall_lie_with_the_metadata(parts, outcome):
-    file = grown_to(2 * MIB if len(parts) > 1 else MIB, *parts)
-    finding = striping.components(laid_out(noted([file]), DOM))
-    assert (finding.outcome, finding.demands) == (
-        outcome,
-        "all bytes with the metadata",
-    )
-    assert outcome is OK or "lod.*.dom_stripesize" in str(finding)
-
-
-@pytest.mark.parametrize(
-    ("first", "request_", "saw"),
+    "first, request_, saw",
     [
         ({"pattern": "mdt", "stripe_count": 0}, DOM, "1 file(s) as asked"),
         (
-            {"pattern": "mdt", "stripe_count": 0},
-            replace(DOM, pool="flash"),
-            "f is in pool none; 1 of 1",
-        ),
-        (
             {"stripe_count": 1, "objects": (2,)},
             DOM,
-            "f has its first bytes in 1 x 1 MiB; 1 of 1",
-        ),
-        (
-            {"pattern": "mdt", "stripe_count": 0},
-            replace(DOM, stripe_count=2),
-            "f has 1 stripe(s)",
+            "f has a component (1 x 1 MiB) up to 65536; 1 of 1",
         ),
         (
             {"pattern": "mdt", "stripe_count": 0},
             replace(DOM, metadata_bytes=MIB),
-            "f has component 1 up to 65536",
+            "f has a component (on the metadata target) up to 65536",
         ),
     ],
 )
 def test_g10_of_files_whose_data_lie_with_the_metadata(first, request_, saw):
     begins = Part(stripe_bytes=MIB, instantiated=True, **first).within(0, 1 << 16)
     rest = Part(stripe_count=1, stripe_bytes=4 * MIB).within(1 << 16, None)
-    file = FileLayout(path="f", parts=(begins, rest), composite=True, size=3901)
+    file = FileLayout(path="f", parts=(begins, rest), composite=True)
     finding = striping.layout(laid_out(noted([file]), request_))
     assert finding.saw.startswith(saw)
     assert (finding.outcome is OK) == saw.endswith("as asked")
-
-
-@pytest.mark.parametrize(
-    ("asked", "found", "outcome", "saw"),
-    [
-        (
-            {"stripes": -1},
-            [{"d": (0, 1, 2)}, {"d": (2, 1, 0)}],
-            OK,
-            "2 director(ies), each as asked",
-        ),
-        (
-            {"stripes": -1},
-            [{"d": (0, 1, 2)}, {"d": (0, 1)}],
-            INVALID,
-            "d lies on metadata target(s) 0, 1",
-        ),
-        ({"target": 2}, [{"a": (2,), "b": (2,)}], OK, "2 director(ies), each as asked"),
-        (
-            {"target": 2},
-            [{"a": (2,), "b": (1,)}],
-            INVALID,
-            "b lies on metadata target(s) 1",
-        ),
-        ({"target": 2}, [{"a": (2, 1)}], INVALID, "a lies on metadata target(s) 1, 2"),
-        (
-            {"target": 2},
-            [{"a": (2,)}, {}],
-            INVALID,
-            "no directory with files was found",
-        ),
-    ],
-)
-def test_g10_of_directories_with_the_tool_s_files(asked, found, outcome, saw):
-    whole = metadata().declared(
-        topology={
-            "source": "x",
-            "servers": {"count": 2, "nic": "1 GB/s"},
-            "metadata_targets": 3,
-        }
-    )
-    plan = replace(whole.plan, directory_layout=DirectoryLayout(**asked))
-    outputs = [
-        ToolOutput("lfs", "", (), parameters={"directories": one}) for one in found
-    ]
-    left = {**whole.evidence.outputs, DIRECTORIES_FOUND: outputs}
-    finding = striping.on_metadata_targets(
-        replace(whole, plan=plan).alter(outputs=left).seen()
-    )
-    assert finding and (finding.outcome, finding.saw) == (outcome, saw)
-
-
-@pytest.mark.parametrize(("problem", "outcome"), [("", OK), ("not permitted", INVALID)])
-def test_g10_of_the_default_of_directories(problem, outcome):
-    finding = preflight.metadata_default(["-D", "-c", "-1"], problem)
-    assert finding.outcome is outcome
-    assert outcome is OK or "lctl set_param mdt.*.enable_remote_dir_gid=-1" in str(
-        finding
-    )
 
 
 # --- G11: storage targets that are hit ------------------------------------------------------------
@@ -865,7 +629,6 @@ def covered(files, targets, shared=False, asked=True, saturates=False):
         noted(files), request, usable=targets, saturates=saturates, shared_file=shared
     )
     finding = striping.coverage(seen)
-    assert finding
     return finding
 
 
@@ -874,14 +637,12 @@ def spread_over(*osts):
 
 
 @pytest.mark.parametrize(
-    ("files", "targets", "shared"),
+    "files, targets, shared",
     [
         (spread_over(0, 1, 2, 3), 4, False),
-        (spread_over(0, 1), 4, False),
         (spread_over(*range(9)), 10, False),
         (spread_over(*range(9), *range(9), 0, 1), 10, False),
         ([laid("a", 0)], 4, True),
-        ([laid("a", 0)], 1, False),
     ],
 )
 def test_g11_believes(files, targets, shared):
@@ -890,11 +651,10 @@ def test_g11_believes(files, targets, shared):
 
 
 @pytest.mark.parametrize(
-    ("files", "targets", "saw"),
+    "files, targets, saw",
     [
         (spread_over(0, 0), 4, "on 1 of 4 storage targets, at most 2 on one"),
         (spread_over(*range(8), 0, 0), 10, "on 8 of 10"),
-        (spread_over(*range(9), 0), 10, "at most 2 on one (target 0), mean 1"),
         (spread_over(5, 6, 7, 8), 4, "on 0 of 4"),
         (spread_over(0, 0, 0, 0, 1, 2, 3, 3), 4, "at most 4 on one (target 0), mean 2"),
     ],
@@ -918,16 +678,18 @@ def test_g11_never_refuses_what_lustre_did(first, count):
 
 
 @pytest.mark.parametrize(
-    ("asked", "saturates", "free", "outcome"),
+    "hit, asked, saturates, free, outcome",
     [
-        (True, False, 90, INVALID),
-        (False, True, 90, INVALID),
-        (False, False, 90, WARN),
-        (False, True, 70, WARN),  # Lustre weighs targets that are unequally full
+        ([0], True, False, 90, INVALID),
+        ([0], False, True, 90, INVALID),
+        ([0, 1], False, True, 90, INVALID),  # half of the targets
+        ([0, 1, 2], False, True, 90, WARN),
+        ([0], False, False, 90, WARN),
+        ([0], False, True, 70, WARN),  # Lustre weighs targets that are unequally full
     ],
 )
-def test_g11_refuses_what_no_allocator_does(asked, saturates, free, outcome):
-    files = spread_over(*[0] * 16)
+def test_g11_refuses_what_no_allocator_does(hit, asked, saturates, free, outcome):
+    files = spread_over(*hit * (18 // len(hit)))
     case, striped = laid_out(
         noted(files),
         Layout(stripe_count=1) if asked else None,
@@ -943,25 +705,11 @@ def test_g11_refuses_what_no_allocator_does(asked, saturates, free, outcome):
     assert covered([], range(4)).outcome is INVALID
 
 
-@pytest.mark.parametrize(
-    ("saturates", "claim"), [(False, ""), (True, "; the case claims what")]
-)
-def test_g11_a_shared_file_that_asks_for_no_layout_says_how_many_targets_it_hit(
-    saturates, claim
-):
-    one = covered(
-        [laid("a", 2)], range(4), shared=True, asked=False, saturates=saturates
-    )
+def test_g11_a_shared_file_that_asks_for_no_layout_says_how_many_targets_it_hit():
+    one = covered([laid("a", 2)], range(4), shared=True, asked=False)
     assert one.outcome is WARN
-    says(
-        one,
-        "G11",
-        f"1 file(s) on 1 of 4 storage targets{claim}",
-        "lfs setstripe -c -1 DIR",
-    )
-    every = covered(
-        [laid("a", 2, 3, 0, 1)], range(4), shared=True, asked=False, saturates=saturates
-    )
+    says(one, "G11", "1 file(s) on 1 of 4 storage targets", "lfs setstripe -c -1 DIR")
+    every = covered([laid("a", 2, 3, 0, 1)], range(4), shared=True, asked=False)
     assert (every.outcome, every.saw) == (OK, "1 file(s) on 4 of 4 storage targets")
 
 
@@ -980,7 +728,7 @@ def ost(index, flags="", active=True, free=90):
 
 
 @pytest.mark.parametrize(
-    ("targets", "declared", "outcome", "saw"),
+    "targets, declared, outcome, saw",
     [
         ([], None, INVALID, "no storage target is known"),
         ([ost(0)], 2, INVALID, "1 storage targets; demanded: 2 storage targets"),
@@ -991,10 +739,7 @@ def ost(index, flags="", active=True, free=90):
             INVALID,
             "elsewhere than on OST0 (no new files);",
         ),
-        ([ost(0, "R"), ost(1, "S")], None, INVALID, "OST0 (read-only), OST1 (full)"),
-        ([ost(0, "I")], None, INVALID, "OST0 (no inodes left)"),
         ([ost(0), ost(1, "D")], None, WARN, "OST1 (degraded)"),
-        ([ost(0, "x"), ost(1, "fD")], None, WARN, "OST0 (flag x), OST1 (degraded)"),
     ],
 )
 def test_g12_objects(targets, declared, outcome, saw):
@@ -1003,90 +748,16 @@ def test_g12_objects(targets, declared, outcome, saw):
     says(finding, "G12", saw, "lfs df")
 
 
-@pytest.mark.parametrize("lost", [ost(1, active=False), ost(1, "N"), ost(1, "R")])
-def test_g12_believes_a_target_that_is_out_as_declared(lost):
-    finding = preflight.health(targets=[ost(0), lost, ost(2)], declared=3, out=[1])
-    assert (finding.outcome, finding.saw) == (
-        OK,
-        "2 storage targets, all active; out: OST0001",
-    )
+# --- G14: metadata targets ------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    ("targets", "saw"),
-    [
-        ([ost(0), ost(1), ost(2)], "not out: OST0001"),
-        ([ost(0), ost(2), ost(3)], "not out: OST0001"),
-        ([ost(0), ost(1, "D"), ost(2)], "not out: OST0001"),
-        ([ost(0), ost(1, active=False), ost(2, active=False)], "inactive: OST2"),
-        ([ost(0), ost(1, active=False)], "2 storage targets"),
-    ],
-)
-def test_g12_refuses_another_state_than_the_declared_one(targets, saw):
-    finding = preflight.health(targets=targets, declared=3, out=[1])
-    says(finding, "G12", saw, "but for OST0001, which must be out")
-    assert finding.outcome is INVALID
-
-
-# --- G13: room on each storage target -------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("targets", "need", "max_fill", "saw"),
-    [
-        (
-            [ost(0, free=90), ost(1, free=11)],
-            20,
-            1.0,
-            "OST1: 11 B free of 100 B, 99% full once",
-        ),
-        (
-            [ost(0, free=60), ost(1, free=59)],
-            90,
-            0.85,
-            "OST1: 59 B free of 100 B, 86% full",
-        ),
-        ([ost(0, free=10), ost(1, active=False)], 10, 1.0, "OST0: 10 B free"),
-        ([ost(0, active=False)], 1, 1.0, "no storage target is active"),
-    ],
-)
-def test_g13_objects_to_a_full_storage_target(targets, need, max_fill, saw):
-    order = job_order("/s", held_bytes=need, max_fill=max_fill)
-    finding = preflight.target_room(targets, order)
-    assert finding.outcome is INVALID
-    says(finding, "G13", saw, "limits.case_bytes", "on each storage target")
-
-
-# --- G12, G14: pools and metadata targets ---------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("members", "problem", "outcome", "saw"),
-    [
-        ((0, 1), "", OK, "the pool flash has 2 storage targets, 2 active"),
-        ((1, 2), "", OK, "the pool flash has 2 storage targets, 1 active"),
-        ((2,), "", INVALID, "the pool flash has 1 storage targets, 0 active"),
-        ((), "", INVALID, "the pool flash is empty"),
-        ((), "lfs pool_list: no", INVALID, "lfs pool_list: no"),
-    ],
-)
-def test_g12_of_the_declared_pool(members, problem, outcome, saw):
-    targets = [ost(0), ost(1), ost(2, active=False)]
-    seen = Directory(pool=members, pool_problem=problem)
-    finding = preflight.pool("flash", targets, seen)
-    assert (finding.outcome, finding.saw) == (outcome, saw)
-    assert "a pool flash" in finding.demands
-
-
-@pytest.mark.parametrize(
-    ("mdts", "files", "outcome"),
+    "mdts, files, outcome",
     [
         ((0,), 100, OK),
         ((1,), 100, INVALID),
         ((0, 1), 100, INVALID),
         ((0, 1), 10, OK),
-        ((), 100, INVALID),
-        ((0,), 800, INVALID),
     ],
 )
 def test_g14_of_the_metadata_targets_of_the_directory(mdts, files, outcome):
@@ -1099,64 +770,12 @@ def test_g14_of_the_metadata_targets_of_the_directory(mdts, files, outcome):
     assert "MDT " in finding.saw
 
 
-@pytest.mark.parametrize(
-    ("indices", "outcome", "saw"),
-    [
-        ((1, 0), OK, "metadata targets 0, 1"),
-        ((0,), INVALID, "metadata targets 0"),
-        ((0, 2), INVALID, "metadata targets 0, 2"),
-        ((0, 1, 2), INVALID, "metadata targets 0, 1, 2"),
-        ((), INVALID, "no metadata target is known"),
-    ],
-)
-def test_g12_of_the_metadata_targets(indices, outcome, saw):
-    targets = [MetadataTarget(index=i, inodes_total=9, inodes_free=9) for i in indices]
-    finding = preflight.metadata_health(targets, 2)
-    assert (finding.outcome, finding.saw) == (outcome, saw)
-
-
-@pytest.mark.parametrize(
-    ("placed", "problem", "outcome", "saw"),
-    [
-        ({"a": (0,), "b": (1,)}, "", OK, "each directory lies on its metadata target"),
-        ({"a": (0,), "b": (0,)}, "", INVALID, "b is on metadata target 0 instead of 1"),
-        (
-            {"a": (0, 1)},
-            "it went away",
-            INVALID,
-            "a is on metadata target 0, 1 instead of 0",
-        ),
-        ({"a": (0,)}, "not permitted", INVALID, "metadata target 1: not permitted"),
-    ],
-)
-def test_g10_of_directories_on_metadata_targets(placed, problem, outcome, saw):
-    finding = preflight.metadata_placement(2, placed, problem)
-    assert (finding.outcome, finding.saw) == (outcome, saw)
-    assert outcome is OK or "lctl set_param mdt.*.enable_remote_dir_gid=-1" in str(
-        finding
-    )
-
-
 # --- G23: stripes against the size of a file ------------------------------------------------------
 
 
 def stripes_of(size, stripe, count):
     part = Part(stripe_count=count, stripe_bytes=stripe)
     return preflight.stripes_against_size(size, part)
-
-
-@pytest.mark.parametrize(
-    ("whole", "outcome"), [(400, OK), (351, OK), (349, WARN), (None, OK)]
-)
-def test_g12_sees_targets_that_the_metadata_servers_leave_out(whole, outcome):
-    """The file system is smaller than its targets together; a project's quota says nothing of it."""
-    targets = [
-        StorageTarget(index=i, uuid=f"fs-OST000{i}", active=True, bytes_total=100 * GIB)
-        for i in range(4)
-    ]
-    space = None if whole is None else Space(whole * GIB, whole * GIB, 0, 0)
-    finding = preflight.health(targets=targets, declared=4, space=space)
-    assert finding.outcome is outcome, finding
 
 
 def test_g23_holds_for_the_last_component_with_data():
@@ -1168,17 +787,30 @@ def test_g23_holds_for_the_last_component_with_data():
 
 
 @pytest.mark.parametrize(
-    ("size", "stripe", "count"), [(32, 1, 4), (64 * MIB, MIB, 4), (1, 8, 1)]
+    "size, stripe, count", [(32, 1, 4), (64 * MIB, MIB, 4), (1, 8, 1)]
 )
 def test_g23_believes(size, stripe, count):
     assert stripes_of(size, stripe, count).outcome is OK
+
+
+# --- G8: bytes, and the bandwidth that they make ----------------------------------------------------
+
+
+@pytest.mark.parametrize("factor, outcome", [(1.04, OK), (0.1, INVALID), (10, INVALID)])
+def test_g8_a_bandwidth_is_bytes_by_seconds(factor, outcome):
+    """A tool with true bytes and seconds printed ten times its bandwidth."""
+    whole = data()
+    stated = whole.evidence.outputs["read"][0].phases[0].rates["bw"]
+    rates = {"bw": replace(stated, value=factor * stated.value)}
+    finding = figures.bytes_moved(whole.output("read", 0, rates=rates).phase("read"))
+    assert finding.outcome is outcome, finding
 
 
 # --- G3: the servers' cache -----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    ("total", "memory", "outcome"),
+    "total, memory, outcome",
     [(32 * GIB, 16 * GIB, OK), (32 * GIB - 1, 16 * GIB, WARN), (1, None, OK)],
 )
 def test_g3(total, memory, outcome):
@@ -1188,14 +820,14 @@ def test_g3(total, memory, outcome):
         whole = whole.declared(topology={"source": "x", "servers": servers})
     whole = whole.output("read", 0, bytes_moved=1).output("read", 1, bytes_moved=total)
     finding = server_cache(whole.phase("read"))
-    assert finding and finding.outcome is outcome, finding
+    assert finding.outcome is outcome, finding
     if outcome is WARN:
         says(
             finding,
             "G3",
             "16 GiB of memory in the servers",
-            ">= 2 x",
-            "limits.case_bytes to 32 GiB",
+            "2 x the memory",
+            "limits.case_bytes",
         )
 
 
@@ -1257,29 +889,23 @@ def test_bindings_of_open_mpi_5_are_read():
     "change",
     [
         {"tasks": 8},
-        {"cores": [8, 4], "load1": [0.79, 0.39]},
+        {"cores": [8, 4]},
         {"tasks": 9, "sweeps": True},
-        {"bindings": mpi.parse_bindings(APART)},
         {"bindings": mpi.parse_bindings(TOGETHER), "tasks": 9, "sweeps": True},
         # As many tasks as the set of cores has that they may use: each finds one of its own.
         {"bindings": mpi.parse_bindings(FIVE_ANYWHERE)},
-        {"bindings": mpi.parse_bindings(FIVE_APART + FIVE_APART.replace("vm", "n2"))},
     ],
 )
 def test_g15_believes(change):
     finding = g15(**change)
     assert finding.outcome is OK, finding
-    assert "governor performance, powersave" in finding.saw
 
 
-def g15(tasks=4, cores=(8,), load1=(0.0,), bindings=(), sweeps=False):
-    """G15 of nodes by their cores, their load before, and what their launcher bound."""
-    governors = ("powersave", "performance")
-    facts = [{"cpu.cores": n, "cpu.governor": g} for n in cores for g in governors]
+def g15(tasks=4, cores=(8,), bindings=(), sweeps=False):
+    """G15 of nodes by their cores, and what their launcher bound."""
     whole = data()
-    (idle,) = whole.evidence.idle
-    loads = [replace(idle, load1=load) for load in load1 for _ in governors]
-    left = {"nodes": tuple(facts), "idle": tuple(loads), "bindings": tuple(bindings)}
+    facts = tuple({"cpu.cores": n} for n in cores)
+    left = {"nodes": facts, "bindings": tuple(bindings)}
     plan = replace(
         whole.plan, nodes=len(cores), tasks=tasks * len(cores), sweeps_tasks=sweeps
     )
@@ -1287,11 +913,9 @@ def g15(tasks=4, cores=(8,), load1=(0.0,), bindings=(), sweeps=False):
 
 
 @pytest.mark.parametrize(
-    ("change", "words"),
+    "change, words",
     [
         ({"tasks": 9}, ["9 task(s) on 8 core(s)", "Lower scale.tasks_per_node"]),
-        ({"cores": [8, 2], "load1": [0.0, 0.0]}, ["4 task(s) on 2 core(s)"]),
-        ({"cores": [8, 8], "load1": [0.0, 4.0]}, ["0.50 x cores"]),
         (
             {"bindings": mpi.parse_bindings(TOGETHER)},
             ["3 task(s) bound, at most 2 to a core", "a core of its own"],
@@ -1315,56 +939,33 @@ def test_g15_remarks(change, words):
 
 # --- G18: data that can be compressed -------------------------------------------------------------
 
-FIO = {"refill_buffers": "1", "bs": "1m"}
+FIO = {"jobs": {}, "refill_buffers": "1", "bs": "1m"}
 
 
-@pytest.mark.parametrize(
-    ("compressing", "tool", "parameters"),
-    [
-        ("", "ior", [{"data_type": "timestamp"}]),
-        ("zfs", "ior", [{"data_type": "random"}] * 2),
-        ("zfs", "fio", [FIO]),
-        (
-            "zfs",
-            "fio",
-            [{**FIO, "buffer_compress_percentage": "0", "dedupe_percentage": "0"}],
-        ),
-        ("zfs", "fio", [{**FIO, "zero_buffers": "0"}]),
-    ],
-)
-def test_g18_believes(compressing, tool, parameters):
-    finding = g18(tool, parameters, compressing)
-    assert finding.outcome is OK, finding
-
-
-def g18(tool, parameters, compressing="zfs"):
+def g18(tool, parameters):
     """G18 of what a tool says of its data in the last repetitions."""
-    whole = data().below(compresses=compressing)
+    whole = data().below(compresses="zfs")
     (one, *_) = whole.evidence.outputs["read"]
     outputs = [replace(one, tool=tool, parameters=given) for given in parameters]
     whole = whole.alter(outputs={**whole.evidence.outputs, "read": outputs})
     finding = data_entropy(whole.phase("read"))
-    assert finding
     return finding
 
 
 @pytest.mark.parametrize(
-    ("tool", "parameters", "saw"),
+    "tool, parameters, saw",
     [
         (
             "ior",
             [{"data_type": "random"}, {"data_type": "timestamp"}],
             "data timestamp on zfs",
         ),
-        ("ior", [{}], "data of unknown kind"),
-        ("fio", [{"bs": "1m"}], "written again and again"),
+        ("fio", [{"bs": "1m", "jobs": {}}], "written again and again"),
         (
             "fio",
             [{**FIO, "buffer_compress_percentage": "50"}],
             "buffer_compress_percentage=50",
         ),
-        ("fio", [{**FIO, "dedupe_percentage": "10"}], "dedupe_percentage=10"),
-        ("fio", [{**FIO, "zero_buffers": "1"}], "zero_buffers"),
         ("mdtest", [{}], "data of mdtest"),
     ],
 )
@@ -1374,159 +975,7 @@ def test_g18_objects(tool, parameters, saw):
     says(finding, "G18", saw, "-l random", "refill_buffers=1")
 
 
-@pytest.mark.parametrize(
-    ("sample", "outcome"), [("ior_random_data.json", OK), ("ior_i1.json", INVALID)]
-)
-def test_g18_knows_the_data_of_recorded_runs(sample, outcome):
-    output = parse_json((SAMPLES / sample).read_text(), "")
-    finding = g18("ior", [output.parameters])
-    assert finding.outcome is outcome
-
-
-# --- G10: directories with layouts of their own ---------------------------------------------------
-
-
-def passed(asked, found, unanswered=MappingProxyType({})):
-    """G10 of directories on a target with four storage targets."""
-    whole = data("lustre")
-    told = {"directories": found, "unanswered": unanswered}
-    read = ToolOutput("lfs", "", (), parameters=told)
-    left = {**whole.evidence.outputs, DIRECTORIES_READ: [read]}
-    plan = replace(whole.plan, directories=asked)
-    finding = striping.directories(replace(whole, plan=plan).alter(outputs=left).seen())
-    assert finding
-    return finding
-
-
-EASY = FileLayout(path="ior-easy", parts=(Part(stripe_count=1, stripe_bytes=0),))
-
-
-@pytest.mark.parametrize(
-    ("request_", "found", "unanswered", "outcome", "words"),
-    [
-        (Layout(stripe_count=1), EASY, {}, OK, "1 x default size"),
-        (Layout(stripe_count=2), EASY, {}, INVALID, "ior-easy has 1 x default size"),
-        (
-            Layout(stripe_count=1, pool="flash"),
-            EASY,
-            {},
-            INVALID,
-            "ior-easy has 1 x default size",
-        ),
-        (
-            Layout(stripe_count=1),
-            None,
-            {},
-            INVALID,
-            "ior-easy has no layout of its own",
-        ),
-        (Layout(stripe_count=1), EASY, {"ior-easy": "gone"}, INVALID, "ior-easy: gone"),
-        (None, EASY, {"ior-easy": "gone"}, WARN, "ior-easy: gone"),
-    ],
-)
-def test_g10_reads_the_layouts_of_directories_back(
-    request_, found, unanswered, outcome, words
-):
-    finding = passed({"ior-easy": request_}, {"ior-easy": found}, unanswered)
-    assert (finding.outcome, words in finding.saw) == (outcome, True)
-
-
-@pytest.mark.parametrize(
-    ("reached", "outcome"), [(0.8, OK), (0.809, OK), (0.811, INVALID), (0.789, INVALID)]
-)
-def test_g13_wants_the_fill_that_was_asked_for(reached, outcome):
-    told = {"filled": {"level": 80, "fill": reached, "bytes": 5 << 30}}
-    whole = data()
-    filled = ToolOutput("fill", "", (), parameters=told)
-    left = {**whole.evidence.outputs, FILL: (filled,)}
-    (finding,) = figures.fill_level(whole.alter(outputs=left).seen())
-    assert finding.outcome is outcome
-    assert f"{reached:.1%} full, 5 GiB of it in files of this case" in finding.saw
-
-
-# --- G17, G19: what loads the target on purpose ---------------------------------------------------
-
-
-def beside(lead_s=1.0, after_s=1.0, active=0.9, late_s=0.0, changed=None):
-    """G19 of a disturber in the second of two repetitions on two nodes; those make files, counted or not."""
-    whole = nodes_of(data(), 2).planned("read", beside="metadata")
-    whole = whole.alter(activity=())
-    for at, (lead, after, act) in enumerate(
-        [(1.0, 1.0, 0.9), (lead_s, after_s, active)]
-    ):
-        (own,) = whole.evidence.outputs["read"][at].phases
-        load = replace(own, name="disturber", seconds=lead + own.seconds + after)
-        whole = whole.output("read", at, disturber=Disturber(load, lead, act))
-        begun = 1000.0 + 100 * at
-        took = load.seconds + (late_s if at else 0.0)
-        runs = [
-            run
-            for run in whole.evidence.runs
-            if (run.repetition, run.name) != (at + 1, "read")
-        ]
-        whole = whole.alter(
-            runs=(*runs, PhaseRun(at + 1, "read", 0, begun, begun + took, "t"))
-        )
-    if changed is not None:
-        at = begins(2, 1) + 5
-        looks = [Instant(at - 1, 0, 0, 50), Instant(at, 0, 0, 50 + changed)]
-        first = begins(1, 1) + 5
-        looks = [Instant(first - 1, 0, 0, 0), Instant(first, 0, 0, 50), *looks]
-        whole = whole.alter(activity=tuple(looks))
-    finding = others.on_purpose(whole.phase("read"))
-    assert finding
-    return finding
-
-
-@pytest.mark.parametrize(
-    ("change", "outcome"),
-    [
-        ({}, OK),
-        ({"after_s": 0.0, "active": 0.5}, OK),
-        ({"lead_s": 0.0}, INVALID),
-        ({"after_s": -0.01}, INVALID),
-        ({"active": 0.49}, INVALID),
-        ({"late_s": 0.9}, OK),
-        ({"changed": 10}, OK),
-        ({"changed": 9}, INVALID),
-        ({"late_s": 1.1}, WARN),
-        ({"late_s": 1.1, "after_s": -0.01}, INVALID),
-    ],
-)
-def test_g19_wants_a_disturber_all_the_time(change, outcome):
-    finding = beside(**change)
-    assert finding.outcome is outcome, finding
-
-
-def test_g19_wants_a_disturber_in_every_execution():
-    whole = data().planned("read", beside="write")
-    (own,) = whole.evidence.outputs["read"][0].phases
-    whole = whole.output(
-        "read", 0, disturber=Disturber(replace(own, seconds=12.0), 1.0, 1.0)
-    )
-    finding = others.on_purpose(whole.phase("read"))
-    assert finding and finding.saw == "1 of 2 execution(s) without a disturber"
-
-
-@pytest.mark.parametrize(
-    ("after", "tail", "outcome"),
-    [([104, 104], False, OK), ([120, 120], False, UNSTABLE), ([120, 120], True, WARN)],
-)
-def test_g17_wants_the_same_before_and_after_a_disturbance(after, tail, outcome):
-    whole = data().planned("read", again="write", rates={"read_bw": ("write", "bw")})
-    whole = whole.output("read", 0, name="write").output("read", 1, name="write")
-    metrics = tuple(replace(metric, tail=tail) for metric in whole.metrics)
-    seen = replace(whole, metrics=metrics).phase(
-        "read", write_bw=[100, 96], read_bw=after
-    )
-    (finding,) = figures.drift(seen)
-    assert finding.outcome is outcome
-    assert f"98.00 before, {after[0]:.1f} after" in finding.saw
-
-
 # --- G19: what others load the target with --------------------------------------------------------
-
-RECORDED = sessions("load.txt")
 
 
 def g19(own, counted):
@@ -1551,49 +1000,7 @@ def g19(own, counted):
 
 
 @pytest.mark.parametrize(
-    ("own", "counted", "saw"),
-    [
-        (
-            Reading(GIB, GIB),
-            Reading(GIB, GIB),
-            "others on 1 node(s) moved 0 B of 2 GiB (0%)",
-        ),
-        (Reading(GIB, GIB), Reading(GIB + 100 * MIB, GIB), "100 MiB of 2.1 GiB (5%)"),
-        (Reading(GIB, GIB), Reading(1, GIB), "moved 0 B of 1 GiB"),
-        (Reading(MIB, 0), Reading(16 * MIB, 0), "15 MiB of 16 MiB (0%)"),
-        # What others write beside gigabytes of our reads.
-        (Reading(9 * GIB, 0), Reading(9 * GIB, 299 * MIB), "299 MiB of 9.29 GiB (3%)"),
-        (None, Reading(), "no counter can be compared"),
-    ],
-)
-def test_g19_believes_what_the_counters_explain(own, counted, saw):
-    finding = g19(own, counted)
-    assert finding.outcome is OK, finding
-    assert saw in finding.saw
-
-
-@pytest.mark.parametrize(
-    ("own", "counted", "saw"),
-    [
-        (Reading(GIB, GIB), Reading(2 * GIB, 2 * GIB), "moved 2 GiB of 4 GiB (50%)"),
-        (
-            Reading(0, GIB),
-            Reading(0, GIB + 128 * MIB),
-            "moved 128 MiB of 1.12 GiB (11%)",
-        ),
-        # What was not read is no excuse for what others wrote.
-        (Reading(GIB, GIB), Reading(0, 2 * GIB), "moved 1 GiB of 2 GiB (50%)"),
-        (Reading(), Reading(16 * MIB, 0), "moved 16 MiB of 16 MiB (100%)"),
-    ],
-)
-def test_g19_sees_others(own, counted, saw):
-    finding = g19(own, counted)
-    assert finding.outcome is Outcome.CONTAMINATED, finding
-    says(finding, "G19", saw, "at most 10%", "nobody else uses the target")
-
-
-@pytest.mark.parametrize(
-    ("foreign", "requests", "outcome"),
+    "foreign, requests, outcome",
     [
         (4 * MIB, (1200, 2400), Outcome.CONTAMINATED),
         # A few large requests, many small ones, and a few of any size.
@@ -1616,12 +1023,11 @@ def test_g19_counts_requests_if_all_are_small(foreign, requests, outcome, monkey
 
 
 @pytest.mark.parametrize(
-    ("executions", "outcome"),
+    "executions, outcome",
     [
         ([(20_000, 20_010), (20_000, 19_990)], OK),
         ([(20_000, 20_010), (20_000, 40_000)], Outcome.CONTAMINATED),
         ([(20_000, 10_000), (20_000, 20_000)], INVALID),
-        ([(20_000, 0), (20_000, 20_000)], INVALID),
         ([(1000, 500), (1000, 500)], Outcome.CONTAMINATED),
         # Others removed some.
         ([(1000, 500), (20_000, 20_000)], OK),
@@ -1640,144 +1046,23 @@ def test_g19_holds_files_against_the_inodes_in_use(executions, outcome):
         ]
         total += changed
     finding = others.foreign_files(whole.alter(activity=tuple(looks)).phase("create"))
-    assert finding and finding.outcome is outcome, finding
+    assert finding.outcome is outcome, finding
     assert others.foreign_files(whole.alter(activity=()).phase("create")) is None
 
 
 def activity(**more):
-    return NodeActivity(host="n1", cache_id="k:1", seconds=1.0, **more)
-
-
-def looked(text, **more):
-    given = {"host": "n1", "cache_id": "k:1", "time": 1795223500.0, "load1": 0.0}
-    return Load(**{**given, **host._connections(parse_parameters(text)), **more})
+    return NodeActivity(host="n1", cache_id="k:1", time=0.0, load1=0.0, **more)
 
 
 # --- G8, G4: the tool's word and the kernel's -----------------------------------------------------
 
 
-def g8(
-    *executions,
-    system="ext4 on a partition",
-    direction="read",
-    required=False,
-    copies=1.0,
-    o_direct=True,
-):
-    """G8 of two executions that claim a GiB each; ``executions`` say what was counted otherwise, None if nobody spoke."""
-    whole = (
-        data(system)
-        .planned(direction, o_direct=o_direct)
-        .below(copies=(copies, copies))
-    )
-    if required:
-        whole = whole.declared(limits={"witness": "required"})
-    for at, counts in enumerate(executions):
-        if counts is None:
-            several = list(whole.evidence.task_counters[direction])
-            several[at] = replace(several[at], witnesses=())
-            told = {**whole.evidence.task_counters, direction: tuple(several)}
-            whole = whole.alter(task_counters=told)
-            continue
-        given = {"asked": GIB, "own": GIB, "counted": GIB, "least": GIB, **counts}
-
-        def reading(name, share=1, given=given):
-            count = given[name] // share
-            return Reading(count, 1) if direction == "read" else Reading(1, count)
-
-        heard = {"asked": reading("asked", 2), "moved": reading("own", 2)}
-        if whole.evidence.views[0].below.devices:
-            heard["counters"] = {"8:17": reading("counted"), "8:16": reading("least")}
-        if given.get("passed") is not None:
-            heard["counters"] = {"8:16": reading("passed")}
-        if "calls" in given:
-            heard["calls"] = Reading(given["calls"] // 2, given["calls"] // 2)
-        whole = whole.witness(direction, at, **heard)
-        whole = whole.output(direction, at, operations=given.get("operations"))
-    finding = moved.bytes_witnessed(whole.phase(direction))
-    assert finding
-    return finding
-
-
-@pytest.mark.parametrize(
-    ("told", "warnings", "saw"),
-    [
-        (100, (), ""),
-        (99, (), "99 bytes moved"),
-        (None, (), "an unknown number of bytes moved"),
-        (100, ("short read",), "warning of the tool: short read"),
-    ],
+GUARD = Guard(
+    name="G8 witness",
+    must="the kernel counts",
+    remedy="Look for a cache",
+    against="a: a test",
 )
-def test_g8_bytes(told, warnings, saw):
-    whole = data().planned("read", data_bytes=100)
-    for at, bytes_moved in enumerate((100, told)):
-        whole = whole.output("read", at, bytes_moved=bytes_moved, warnings=warnings)
-    finding = figures.bytes_moved(whole.phase("read"))
-    assert finding and (finding.outcome is OK) == (not saw) and saw in str(finding)
-
-
-def test_g15_counts_the_cores_that_a_job_may_use():
-    found = [preflight.cores(bound, 12, 24) for bound in (12, 13)]
-    assert [one.outcome for one in found] == [OK, INVALID]
-    says(found[1], "13 task(s) on 12 physical core(s), node.cores is 24")
-
-
-@pytest.mark.parametrize(("calls", "outcome"), [(95_000, OK), (94_998, INVALID)])
-@pytest.mark.parametrize("direction", ["read", "write"])
-def test_g8_wants_a_call_for_each_operation(direction, calls, outcome):
-    """A library that gathers small transfers in large ones (IOBUF) moves all bytes, and does not what was asked for."""
-    finding = g8({"operations": 100_000, "calls": calls}, direction=direction)
-    assert finding.outcome is outcome, finding
-    if outcome is not OK:
-        says(finding, "100000 times, as it says", "called the kernel 94998 times")
-
-
-def test_g8_refuses_tasks_that_read_their_data_twice():
-    """Then the second time is served by a cache, and the devices moved as much as the tool says."""
-    assert g8({"asked": 2 * GIB}).outcome is INVALID
-    assert g8({"asked": int(1.07 * GIB)}).outcome is OK
-    assert g8({"asked": 2 * GIB}, direction="write").outcome is OK
-
-
-@pytest.mark.parametrize(("counted", "outcome"), [(GIB, OK), (3 * GIB, INVALID)])
-def test_g8_knows_that_tasks_read_programs_too(counted, outcome):
-    """If memory is short, again and again: 75.8 MiB were seen for 24 MiB of data. They are not the target's."""
-    assert g8({"own": 3 * GIB, "counted": counted}).outcome is outcome
-
-
-@pytest.mark.parametrize(("counted", "outcome"), [(2 * GIB, OK), (GIB, INVALID)])
-def test_g8_knows_the_second_copy_of_a_file_system(counted, outcome):
-    each = {"counted": counted, "least": counted}
-    finding = g8(each, each, direction="write", copies=2.0)
-    assert finding.outcome is outcome, finding
-    # Reads come from one copy.
-    assert g8({}, copies=2.0).outcome is OK
-
-
-@pytest.mark.parametrize(
-    ("executions", "system", "required", "outcome", "saw"),
-    [
-        ([{}, {}], "fuse.bindfs", False, WARN, "nothing under the mount counts bytes"),
-        ([{}, {}], "fuse.bindfs", True, INVALID, "nothing under the mount counts"),
-        # A lost count is no missing contradiction, where the kernel counts.
-        (
-            [{}, None],
-            "ext4 on a partition",
-            False,
-            INVALID,
-            "1 of 2 executions have no",
-        ),
-        ([{}, None], "nfs4", False, INVALID, "1 of 2 executions have no witness"),
-        ([{}, None], "fuse.bindfs", False, WARN, "1 of 2 executions have no witness"),
-    ],
-)
-def test_g8_says_that_there_is_no_witness(executions, system, required, outcome, saw):
-    finding = g8(*executions, system=system, required=required)
-    assert finding.outcome is outcome
-    says(finding, "G8", "no second witness", saw)
-
-
-GUARD = Guard("G8 witness", "the kernel counts", "Look for a cache", "a: a test")
 
 
 def test_a_source_that_is_not_exact_contradicts_and_never_confirms():
@@ -1805,7 +1090,7 @@ def g4(*executions, **more):
 
 
 @pytest.mark.parametrize(
-    ("reported", "ran", "moving", "outcome"),
+    "reported, ran, moving, outcome",
     [
         (30.0, 32.0, 29.5, OK),
         (29.4, 29.35, 30.9, OK),
@@ -1825,36 +1110,26 @@ def test_g4_wants_seconds_that_the_job_confirms(reported, ran, moving, outcome):
 
 
 @pytest.mark.parametrize(
-    ("more", "outcome"),
+    "more, outcome",
     [
         ({"asked": 10.5}, WARN),  # by its own word
         ({"asked": 10.6}, Outcome.INVALID),
         ({"asked": 30.0}, Outcome.INVALID),  # told to run three times as long
-        (
-            {"reported": 36.0, "ran": 40.0, "asked": 30.0, "timed": 30.0},
-            WARN,
-        ),  # a disturber runs longer
-        (
-            {"reported": 36.0, "ran": 40.0, "asked": 30.0, "timed": 20.0},
-            Outcome.INVALID,
-        ),
         ({"working": 13.4}, OK),
         ({"working": 13.6}, Outcome.INVALID),
         (
             {"ran": 90.0, "working": 10.2},
             OK,
         ),  # its library took long to connect all tasks
-        ({"making": 10.4}, OK),
-        ({"making": 10.6}, Outcome.INVALID),
         ({"ran": 90.0}, WARN),  # of which it may not report all
     ],
 )
 def test_g4_wants_no_fewer_seconds_than_the_tool_was_at_work(more, outcome):
-    assert g4({"reported": 10.0, "timed": 10.0, "ran": 12.0, **more}).outcome is outcome
+    assert g4({"reported": 10.0, "ran": 12.0, **more}).outcome is outcome
 
 
 @pytest.mark.parametrize(
-    ("working", "outcome"),
+    "working, outcome",
     [
         ((2.2, 2.2, 2.2), OK),
         ((2.3, 2.3, 2.3), Outcome.INVALID),  # a clock at less than half its speed
@@ -1871,68 +1146,59 @@ def test_g4_knows_how_long_a_tool_worked(working, outcome):
 
 # --- G20: connections to the servers --------------------------------------------------------------
 
-STATES = RECORDED["lctl get_param osc.*.state"].stdout
-
-
-def g20(*changes):
-    return nodes.connections(data().alter(changes=changes).seen())
-
 
 def test_g20_objects_to_a_client_that_was_evicted():
-    line = " - [ 1795223141, FULL ]\n"
-    device = "osc.lustre-OST0002-osc-ffff888129458800.state="
-    head, tail = STATES.split(device)
-    went = " - [ 1795223505, EVICTED ]\n - [ 1795223506, FULL ]\n"
-    after = looked(head + device + tail.replace(line, line + went, 1))
-    finding = g20(change(looked(STATES), after), activity())
+    evicted = activity(troubles=("lustre-OST0002 evicted by lustre-OST0002",))
+    finding = nodes.connections(data().alter(changes=(evicted, activity())).seen())
     assert finding.outcome is INVALID
-    says(
-        finding,
-        "G20",
-        "n1: lustre-OST0002 went through EVICTED",
-        "no eviction",
-        "run again",
+    says(finding, "G20", "n1: lustre-OST0002 evicted", "no eviction", "run again")
+
+
+def test_g20_remarks_on_an_eviction_that_is_the_failure_that_a_case_measures():
+    whole = data().alter(
+        changes=(activity(troubles=("rig-OST0000 lost rig-OST0000",)),)
     )
+    plan = replace(whole.plan, checks_all=True)
+    assert nodes.connections(replace(whole, plan=plan).seen()).outcome is WARN
 
 
-# --- G21: reading what was written ----------------------------------------------------------------
-
-
-def g21(reads, writes, writes_first=False):
-    """G21 of executions by their repetition, and when they began to read or ended to write."""
-    runs = [PhaseRun(n, "read", 0, begun, begun + 1, "t") for n, begun in reads]
-    runs += [PhaseRun(n, "write", 0, ended - 1, ended, "t") for n, ended in writes]
-    whole = data().alter(runs=tuple(runs))
-    whole = replace(whole, plan=replace(whole.plan, writes_first=writes_first))
-    finding = figures.read_after_write(whole.phase("read"))
-    assert finding
-    return finding
+def test_g8_knows_that_tasks_read_programs_too():
+    """If memory is short, again and again: 75.8 MiB were seen for 24 MiB of data. They are not the target's."""
+    for counted, outcome in ((GIB, OK), (3 * GIB, INVALID)):
+        counters = dict.fromkeys(("8:17", "8:16"), Reading(counted, 1))
+        whole = data("ext4 on a partition")
+        for at in (0, 1):
+            moves = Reading(3 * GIB // 2, 0)
+            whole = whole.witness("read", at, moved=moves, counters=counters)
+        assert moved.bytes_witnessed(whole.phase("read")).outcome is outcome
 
 
 @pytest.mark.parametrize(
-    ("reads", "writes", "saw"),
+    "grew, carried",
     [
-        (
-            [(1, 20.0), (2, 40.0)],
-            [(1, 10.0)],
-            "repetition 2 reads what this run did not write",
-        ),
-        ([(1, 20.0)], [(1, 20.1)], "repetition 1 reads before its data were written"),
-        ([(1, 20.0)], [(0, 10.0), (1, 30.0)], "repetition 1 reads before"),
-        ([], [(1, 10.0)], "no read"),
+        # What carried hardly more than was written counts alone, each disk of a mirror too.
+        ({"net": 1.02, "8:0": 3.0}, ["net"]),
+        ({"8:0": 1.0, "8:16": 1.04}, ["8:0", "8:16"]),
+        # Others use it as well.
+        ({"8:0": 1.5, "net": 0.1}, ["8:0"]),
+        # Two of them together.
+        ({"8:0": 0.5, "net": 0.5}, [""]),
+        ({"8:0": 0.5, "net": 0.4}, []),
     ],
 )
-def test_g21_objects(reads, writes, saw):
-    finding = g21(reads, writes)
-    assert finding.outcome is INVALID
-    says(finding, "G21", saw, "phases.tsv")
+def test_g8_takes_the_ways_out_of_a_node_that_carried_the_writes(grew, carried):
+    counters = {name: Reading(0, round(share * GIB)) for name, share in grew.items()}
+    whole = data("fuse.bindfs").below(ways=("8:0", "8:16"))
+    for at in (0, 1):
+        whole = whole.witness("write", at, counters=counters)
+    assert sorted(moved._carriers(whole.seen())) == carried
 
 
 # --- G13: shares ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    ("need", "share", "outcome"), [(10, 0.1, OK), (11, 0.1, INVALID), (0, 0.0, OK)]
+    "need, share, outcome", [(10, 0.1, OK), (11, 0.1, INVALID), (0, 0.0, OK)]
 )
 def test_g13_a_case_takes_a_share_of_what_is_free(need, share, outcome):
     space = Space(1000, 100, 0, 0)
@@ -1940,21 +1206,19 @@ def test_g13_a_case_takes_a_share_of_what_is_free(need, share, outcome):
     finding = preflight.share_of_free(space, order)
     assert finding.outcome is outcome
     if outcome is INVALID:
-        says(finding, "G13", "of the 100 B that are free", "limits.max_of_free")
+        says(finding, "11 B of the 100 B that are free", "at most 10 B (0.1 x")
 
 
 @pytest.mark.parametrize(
-    ("pieces", "pinned", "free", "outcome"),
+    "pieces, pinned, free, outcome",
     [
         (None, (), [90, 12], OK),  # even: 10 each
-        (2, (), [90, 12], OK),
         (1, (), [90, 12], INVALID),  # one piece of 20 may land on either
         (3, (), [90, 16], INVALID),  # two of three pieces of 7 on one
         (3, (), [90, 17], OK),
-        (2, (0, 0), [90, 1], OK),  # both on the first
+        # both on the first
         (2, (1, 1), [90, 23], INVALID),
         (2, (1, 1), [1, 24], OK),
-        (3, (0, 1, 1), [90, 16], INVALID),
     ],
 )
 def test_g13_the_share_of_a_storage_target_follows_from_the_layout(

@@ -1,10 +1,6 @@
 """Hints in the words of each MPI."""
 
-import math
-
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from iogauge.tools import mpi
 from iogauge_extras.suites.hints import MpiHints
@@ -33,26 +29,8 @@ def test_a_wish_in_every_dialect(dialect):
     assert of_hints(dialect, ALL, nodes=4) == environment
 
 
-@pytest.mark.parametrize("dialect", mpi.DIALECTS)
-def test_what_is_not_wished_is_not_said(dialect):
-    said = of_hints(dialect, MpiHints(stripe_count=3), nodes=4)
-    text = " ".join(f"{name}={value}" for name, value in said.items())
-    assert not any(word in text for word in ("aggregators", "cb_", "size", "unit"))
-    assert "3" in text
-
-
-@given(aggregators=st.integers(1, 5000), nodes=st.integers(1, 500))
-def test_the_cap_of_a_node_leaves_room_for_all_aggregators_and_not_a_node_more(
-    aggregators, nodes
-):
-    said = of_hints("romio", MpiHints(aggregators=aggregators), nodes=nodes)
-    cap = int(said["IOR_HINT__MPI__cb_config_list"].removeprefix("*:"))
-    assert cap == math.ceil(aggregators / nodes)
-    assert cap * nodes >= aggregators > (cap - 1) * nodes
-
-
 @pytest.mark.parametrize(
-    ("text", "dialect"),
+    "text, dialect",
     [
         (
             "mpirun (Open MPI) 4.1.4\n\nReport bugs to http://www.open-mpi.org/",

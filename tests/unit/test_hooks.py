@@ -1,7 +1,6 @@
 """ReFrame's ``--disable-hook`` leaves out no hook of ours, whichever class has it."""
 
 import re
-from pathlib import Path
 
 import pytest
 import reframe as rfm
@@ -10,7 +9,8 @@ from reframe.core.exceptions import ReframeFatalError
 import iogauge.cases  # all base classes
 import iogauge.cases.configuration  # noqa: F401  # what it changes in ReFrame
 from iogauge.cases.judged import JudgedCheck
-from iogauge.core import words
+from iogauge.core import vocabulary
+from support.project import ROOT
 
 
 def and_below(kind):
@@ -35,9 +35,7 @@ def test_no_hook_can_be_left_out(kind, monkeypatch):
 
 
 def test_every_tag_of_a_check_is_known():
-    text = "".join(
-        file.read_text() for file in (Path(__file__).parents[2] / "checks").glob("*.py")
-    )
+    text = "".join(file.read_text() for file in (ROOT / "checks").glob("*.py"))
     sets = re.findall(r"\btags(?: = {(.*?)}|\.add\((.*?)\))", text)
     found = {tag for one in sets for tag in re.findall(r'"(.+?)"', "".join(one))}
-    assert {"quick", "ior"} < found <= words.TAGS
+    assert {"quick", "ior"} < found <= vocabulary.TAGS

@@ -1,7 +1,5 @@
 """Text from outside is shown, not acted upon: by the terminal, by rich, by ReFrame's reports, by a shell."""
 
-import ast
-import io
 import json
 import os
 import re
@@ -9,7 +7,6 @@ import subprocess
 import sys
 import unicodedata
 import xml.etree.ElementTree as ElementTree
-from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -17,30 +14,26 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
+from reframe.frontend import cli as reframe_cli
 from reframe.utility import color
-from rich.console import Console
 from typer.testing import CliRunner
 
 from iogauge.cases import configuration
 from iogauge.cases.job_files import _directory_word
 from iogauge.cases.storage import StorageCheck
 from iogauge.cli import app, planning
-from iogauge.core.measurement import Quantity
 from iogauge.core.paths import LIBRARY
 from iogauge.evidence import complaints
 from iogauge.judge.verdict import Verdict
 from iogauge.plan.case import DIR, Access, PhasePlan, Verification
 from iogauge.plan.script import Launch, job_functions
 from iogauge.plan.stage import PhaseRun
-from iogauge.records.record import Record
-from iogauge.report import history_table, outcome
 from iogauge.site.extras import PartitionExtras
-from iogauge_extras.compare import logs
-from iogauge_extras.compare.logs import Figures
 from support import stage as healthy
 from support.depth import FULL
 from support.extras import EXTRAS, extras
 from support.records import RECORD
+from support.shell import completed
 
 HOSTILE = (
     "[bold]loud[/]",
@@ -68,17 +61,6 @@ def acts(text):
     return [
         c for c in text if c != "\n" and unicodedata.category(c) in ("Cc", "Cf", "Cs")
     ]
-
-
-def shown(*things):
-    """What a terminal would get."""
-    file = io.StringIO()
-    console = Console(
-        file=file, width=4000, highlight=False, force_terminal=True, color_system=None
-    )
-    for thing in things:
-        console.print(thing)
-    return file.getvalue()
 
 
 def hostile_record(text):
@@ -118,57 +100,6 @@ def hostile_record(text):
     return record
 
 
-def unchecked(values):
-    """The record of JSON that may hold text that no file of a session can: what ReFrame's report says is not read."""
-    plain = Record.from_json(RECORD)
-    metrics = [
-        replace(
-            plain.metrics[0],
-            **{key: one[key] for key in ("name", "unit", "better", "reason")},
-        )
-        for one in values["metrics"]
-    ]
-    (finding,) = values["findings"]
-    told = replace(plain.findings[0], **finding)
-    texts = (
-        "session",
-        "system",
-        "environment",
-        "partition",
-        "check",
-        "case",
-        "reason",
-        "time",
-    )
-    return replace(
-        plain,
-        **{key: values[key] for key in (*texts, "fingerprint", "target")},
-        price=replace(plain.price, **values["price"]),
-        verdict=Verdict.FAIL,
-        metrics=tuple(replace(one, verdict=Verdict.FAIL) for one in metrics),
-        findings=(told,),
-    )
-
-
-@pytest.mark.parametrize("text", HOSTILE)
-def test_what_a_record_holds_is_only_shown(text):
-    record = hostile_record(text)
-    kept = unchecked(record)
-    log = Figures(
-        name=text, values={text: Quantity(1.0, text)}, facts={text: text}, notes=(text,)
-    )
-    found = logs.compare(log, replace(log, facts={}))
-    printed = shown(
-        outcome.table(outcome.rows([kept])),
-        history_table.table([(kept, {text, f"{text}2"})]),
-        found.render(),
-        outcome.plain(text),
-    )
-    assert not acts(printed), acts(printed)
-    assert printed.count(text) >= 5 or not text.isprintable()
-    assert not acts(found.to_json())
-
-
 @pytest.mark.parametrize("text", FEW)
 def test_what_commands_print_of_a_foreign_history(text, tmp_path, monkeypatch):
     monkeypatch.setenv("IOGAUGE_HOME", str(tmp_path))
@@ -187,10 +118,8 @@ def test_what_commands_print_of_a_foreign_history(text, tmp_path, monkeypatch):
         ["report"],
         ["history"],
         ["history", "--json"],
-        ["history", "--damaged"],
-        ["status", "--trend"],
-        ["status", "--trend", "--json"],
-        ["compare", "20270131T120000-n1-1:#1", f"20270131T120000-n1-1:{text}"],
+        ["status", "--json", "--since", "2020-01-01"],
+        ["compare", "20270131T120000-n1-1", f"case={text}"],
         ["report", text],
         ["history", "-n", text],
     ):
@@ -213,7 +142,7 @@ def test_what_a_tool_says_of_its_failure(text, tmp_path):
 
 @pytest.mark.parametrize("text", HOSTILE)
 def test_what_reframe_is_told_fits_into_its_reports(text):
-    said = StorageCheck._said(Verdict.ERROR, f"line 1\n{text}")
+    said = StorageCheck._message(Verdict.ERROR, f"line 1\n{text}")
     assert not acts(said)
     assert said.startswith("ERROR: line 1\n")
     element = ElementTree.Element("failure", message=said)
@@ -245,95 +174,6 @@ def test_what_a_site_says_of_itself(text, tmp_path, monkeypatch, capsys):
 
 
 # --- nothing is printed raw -----------------------------------------------------------------------
-
-#: What makes text fit to be printed, or is a number or a word of ours.
-_SAFE_WORDS = (
-    "plain visible visible_lines escape len format_bytes records.summary "
-    "summary outcome.table history_table.table found.render plan_table.table plan_table.listing "
-    "profile.to_json found.to_json json.dumps to_json outcome.rows outcome.to_json "
-    "marks.marks_table marks.marks_json report.table Table "
-)
-# A record as JSON is ASCII.
-_SAFE_CALLS = {*_SAFE_WORDS.split(), "record.to_line().decode"}
-_SAFE_NAMES = {"word", "mark", "view", "host", "usage", "_NAMED", "now"}
-
-
-#: A target's path as its model accepts it, a session's own directory below it, words of ours.
-_SAFE_IN = {
-    "cases/configuration.py": {"message"},
-    "session/current.py": {"reason"},
-    "job/lead_agent.py": {"WORD"},
-    "iogauge_extras/page/page_commands.py": {"NOBODY"},
-}
-
-
-def modules():
-    source = LIBRARY.parent
-    for file in sorted(source.rglob("*.py")):
-        name = file.relative_to(source).as_posix().removeprefix("iogauge/")
-        yield name, ast.parse(file.read_text())
-
-
-def calls(tree):
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Call):
-            yield ast.unparse(node.func), node
-
-
-def raw(node, safe):
-    """Whether an expression may hold text from outside as it came."""
-    if isinstance(node, ast.Constant):
-        return False
-    if isinstance(node, ast.JoinedStr):
-        return any(raw(part, safe) for part in node.values)
-    if isinstance(node, ast.FormattedValue):
-        return raw(node.value, safe)
-    if isinstance(node, ast.Call):
-        return ast.unparse(node.func) not in _SAFE_CALLS
-    if isinstance(node, ast.IfExp):
-        return raw(node.body, safe) or raw(node.orelse, safe)
-    if isinstance(node, ast.BinOp):
-        return raw(node.left, safe) or raw(node.right, safe)
-    return not (isinstance(node, ast.Name) and node.id in safe)
-
-
-@pytest.mark.slow
-def test_everything_that_is_printed_was_made_visible():
-    printers = ("console.print", "typer.echo", "print", "_console().print")
-    found = [
-        f"{name}:{node.lineno}: {ast.unparse(node)}"
-        for name, tree in modules()
-        for safe in [frozenset(_SAFE_NAMES | _SAFE_IN.get(name, set()))]
-        for function, node in calls(tree)
-        if function in printers and any(raw(argument, safe) for argument in node.args)
-    ]
-    assert found == []
-
-
-def test_nothing_that_was_read_is_run():
-    """No code, no pickle, no shell and no object comes out of data."""
-    words = (
-        "eval exec compile __import__ os.system os.popen "
-        "yaml.unsafe_load yaml.full_load yaml.load_all yaml.unsafe_load_all pickle.load marshal.loads "
-        "pickle.loads subprocess.getoutput subprocess.getstatusoutput shelve.open "
-    )
-    forbidden = set(words.split())
-    #: Between a process and the one that it started itself, through a pipe.
-    allowed = {("core/processes.py", "pickle.loads")}
-    for name, tree in modules():
-        for function, node in calls(tree):
-            assert function not in forbidden or (name, function) in allowed, (
-                f"{name}:{node.lineno}"
-            )
-            for keyword in node.keywords:
-                assert keyword.arg != "shell", f"{name}:{node.lineno}"
-            if function in ("yaml.load", "yaml.compose"):
-                (loader,) = [
-                    ast.unparse(k.value) for k in node.keywords if k.arg == "Loader"
-                ]
-                assert loader in ("_Loader", "_TextLoader", "yaml.SafeLoader"), (
-                    f"{name}:{node.lineno}"
-                )
 
 
 def test_no_process_is_ended_by_its_name():
@@ -434,7 +274,7 @@ def test_a_job_runs_the_words_that_were_meant_and_no_others(words):
     tool = ["tool", argument, f"{directory}/data"]
 
     def look(when):
-        return ["sh", launch.witness, directory, "two.1", "--look", when]
+        return ["/bin/sh", launch.witness, directory, "two.1", "--look", when]
 
     def facts(out):
         return ["phase", out, *each, *agent, "facts", directory, out]
@@ -449,7 +289,7 @@ def test_a_job_runs_the_words_that_were_meant_and_no_others(words):
         ["verify", argument, "-R"],
         [
             *["phase", "one", *launch.run_tasks.split()],
-            *["sh", launch.witness, directory, "one.1", *tool, "-v"],
+            *["/bin/sh", launch.witness, directory, "one.1", *tool, "-v"],
         ],
         ["sample", "write", directory],
         ["phase", "look-before-two", *each, *look("before")],
@@ -469,11 +309,9 @@ def test_what_a_terminal_cannot_encode_is_replaced():
         "from iogauge.core import processes; processes.open_streams(); print('±2 µs')"
     )
     environment = {**os.environ, "PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"}
-    done = subprocess.run(
+    done = completed(
         [sys.executable, "-c", script],
         env=environment,
-        capture_output=True,
-        text=True,
         check=True,
     )
     assert done.stdout == "?2 ?s\n"
@@ -481,9 +319,9 @@ def test_what_a_terminal_cannot_encode_is_replaced():
 
 def test_reframe_colours_nothing_that_goes_into_a_file(monkeypatch):
     monkeypatch.setattr(color, "colorize", color.colorize)
-    monkeypatch.setattr(planning.cli, "main", lambda: color.colorize("P: 1", "red"))
+    monkeypatch.setattr(reframe_cli, "main", lambda: color.colorize("P: 1", "red"))
     monkeypatch.setenv("RFM_COLORIZE", "n")
-    assert planning.reframe_main() == "P: 1"
+    assert planning.reframe_main()() == "P: 1"
 
 
 def test_a_failing_tool_gives_a_terminal_no_orders(tmp_path):

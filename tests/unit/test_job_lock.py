@@ -44,7 +44,7 @@ class Job:
         (self.stage / "case.json").write_text(json.dumps(order.to_json()))
 
     def start(self, body, host=""):
-        agent = f"sh {JOB_FILES}/agent.sh {sys.executable} open case.json"
+        agent = f"/bin/sh {JOB_FILES}/agent.sh {sys.executable} open case.json"
         (self.stage / "job").write_text(
             f"export IOG_DIR=$CASE_DIR\n. {JOB_FILES}/job.sh\niog_case() {{\n{body}\n}}\niog_open {agent}\niog_repeat 1 1 iog_case\n"
         )
@@ -155,7 +155,7 @@ SLOW_REMOVAL = (
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1])
 def test_a_signal_to_all_gives_the_lock_up_after_the_removal(job, number):
     one = job("one").start(
-        f"{SLOW_REMOVAL}; iog_phase work bash -c 'sleep 0.5; touch began; sleep 60'"
+        f"{SLOW_REMOVAL}; iog_phase work bash -c 'sleep 0.5; touch began; sleep 600'"
     )
     one.await_("began")
     os.killpg(one.process.pid, number)
@@ -169,7 +169,7 @@ def test_a_signal_to_all_gives_the_lock_up_after_the_removal(job, number):
 
 def test_a_job_of_which_nothing_is_left_is_followed_at_once(job):
     one = job("one", lock_lease_s=3600).start(
-        "iog_phase work bash -c 'touch began; sleep 60'"
+        "iog_phase work bash -c 'touch began; sleep 600'"
     )
     one.await_("began")
     kill(one.keeper, one.process.pid, *processes(str(one.stage)))
@@ -232,9 +232,13 @@ def test_a_keeper_that_was_killed_leaves_no_word(job):
 
 
 def test_waiting_has_an_end_and_nothing_was_written(job):
-    one = job("one").start("iog_phase work bash -c 'touch began; sleep 60'")
+    one = job("one").start("iog_phase work bash -c 'touch began; sleep 600'")
     one.await_("began")
-    second = job("second", lock_wait_s=1).start(WORK)
+    # Another partition on the same file system, and one whose target is no directory of this node.
+    other = one.target.parent / "other"
+    other.mkdir()
+    locks = ("/nowhere", "/proc", str(one.target), str(other))
+    second = job("second", target=str(other), locks=locks, lock_wait_s=1).start(WORK)
     status, printed = second.end()
     assert status == 3, printed
     assert "waiting for user" in printed
@@ -248,9 +252,7 @@ def test_waiting_has_an_end_and_nothing_was_written(job):
 
 
 def test_space_that_was_made_for_the_job_alone_needs_no_lock(job):
-    one = job("one", lock=None).start(
-        "iog_phase work bash -c 'ls -A ../target/iogauge'"
-    )
+    one = job("one", locks=()).start("iog_phase work bash -c 'ls -A ../target/iogauge'")
     status, printed = one.end()
     assert status == 0, printed
     assert one.said("open.json")["locked"] is False

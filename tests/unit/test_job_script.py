@@ -14,7 +14,7 @@ from e2e.rig import wait_for
 from iogauge.core.paths import JOB_FILES
 
 JOB_SH = JOB_FILES / "job.sh"
-AGENT_WORDS = f"sh {JOB_FILES}/agent.sh {sys.executable}"
+AGENT_WORDS = f"/bin/sh {JOB_FILES}/agent.sh {sys.executable}"
 AGENT = 'mkdir -p "$CASE_DIR" && touch "${CASE_DIR%/*}/.iogauge-session"'
 
 
@@ -78,10 +78,6 @@ def gone(pid):
             Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
         )
     return True
-
-
-def uptime():
-    return float(Path("/proc/uptime").read_text().split()[0])
 
 
 @pytest.mark.parametrize("code", [2, 255])
@@ -171,14 +167,14 @@ SIGNALS = [
 ]
 
 
-@pytest.mark.parametrize(("name", "status"), SIGNALS)
+@pytest.mark.parametrize("name, status", SIGNALS)
 def test_a_signal_stops_the_tool_and_removes_the_directory(job, name, status):
     process = job.start(
-        'iog_phase p bash -c \'echo data >"$0/data"; echo $$ >pid; exec sleep 60\' "$IOG_DIR"'
+        'iog_phase p bash -c \'echo data >"$0/data"; echo $$ >pid; exec sleep 600\' "$IOG_DIR"'
     )
     job.await_file(job.stage / "pid")
     process.send_signal(signal.Signals[f"SIG{name}"])
-    assert process.wait(60) == status
+    assert process.wait(600) == status
     assert not job.directory.exists()
     assert gone(int(job.text("pid")))
     assert job.text("told.txt") == f"{name}\n"
@@ -190,7 +186,7 @@ def test_a_tool_that_ignores_the_signal_is_killed(job):
     )
     job.await_file(job.stage / "pid")
     process.terminate()
-    assert process.wait(60) == 143
+    assert process.wait(600) == 143
     assert gone(int(job.text("pid")))
     assert not job.directory.exists()
 
@@ -202,7 +198,7 @@ def test_a_tool_is_told_before_it_is_killed(job):
     )
     job.await_file(job.stage / "pid")
     process.terminate()
-    assert process.wait(60) == 143
+    assert process.wait(600) == 143
     assert job.text("heard") == "told\n"
 
 
@@ -210,7 +206,7 @@ def test_a_job_ends_after_the_lock_was_given_up(job):
     """What the agent writes of it then must be there when the case is judged."""
     keeper = "\necho opened; read -r; sleep 1; touch given-up"
     process = job.start("iog_phase p true", agent=AGENT + keeper)
-    assert process.wait(60) == 0
+    assert process.wait(600) == 0
     assert (job.stage / "given-up").exists()
 
 
@@ -225,5 +221,5 @@ def test_a_second_signal_does_not_stop_the_removal(job):
     for _ in range(5):
         time.sleep(0.05)
         process.send_signal(signal.SIGINT)
-    assert process.wait(60) == 143
+    assert process.wait(600) == 143
     assert not job.directory.exists()

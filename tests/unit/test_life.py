@@ -25,8 +25,8 @@ class Running:
 
     def __init__(self, stage):
         self.stage, self.job = stage, Job()
-        steps = life.steps(healthy.plan())
-        self.case = life.Watched("Ior posix", stage, self.job, steps, 60.0)
+        plan = healthy.plan()
+        self.case = life.Watched("Ior posix", stage, self.job, plan, 60.0)
 
     def write(self, name, text=""):
         (self.stage / name).write_text(text)
@@ -34,13 +34,6 @@ class Running:
     def opened(self):
         self.write(RUNS)
         self.write(OPENED)
-
-    def ended(self, *runs):
-        """Phases that ended at a time; each begins when the one before it ended."""
-        lines = [
-            f"{rep}\t{name}\t0\t0.00\t{ended:.2f}\tt\n" for rep, name, ended in runs
-        ]
-        self.write(RUNS, "".join(lines))
 
 
 @pytest.fixture
@@ -99,7 +92,7 @@ def test_a_terminal_gets_one_line_that_moves_and_goes(running):
     paper.screen.tick(0)
     paper.screen.tick(1)
     first, second = paper.text.split("\r\x1b[K")[1:]
-    assert first == "Ior …: before write, warm-up, 0 s of ab" and ", 1 s of" in second
+    assert first == "Ior …: before write, preparation, 0 s o" and ", 1 s o" in second
     paper.screen.erase()
     paper.screen.erase()
     assert paper.text.endswith(second + "\r\x1b[K")

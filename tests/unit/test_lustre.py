@@ -1,20 +1,19 @@
 """Layouts asked for and read back, storage targets, pins."""
 
+import os
 from types import MappingProxyType
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from iogauge.node.lustre import client, directory, targets
+from iogauge.cli import queues
+from iogauge.core import commands
+from iogauge.node.lustre import directory, programs, targets
 from iogauge.node.lustre.directory import Directory
 from iogauge.node.lustre.layout import FileLayout, Part
 from iogauge.node.lustre.programs import LustreError
-from iogauge.node.lustre.request import DirectoryLayout, Layout, Pins, place
+from iogauge.node.lustre.request import Layout, Pins, place
 from iogauge.node.lustre.targets import MetadataTarget, StorageTarget
 from iogauge.node.view import look
-from support import hanging
-from support.lustre.kernel import kernel
 from support.lustre.recorded import answer
 
 MIB = 1 << 20
@@ -24,51 +23,18 @@ MIB = 1 << 20
 
 
 @pytest.mark.parametrize(
-    ("layout", "words"),
+    "layout, words",
     [
         (Layout(stripe_count=-1, stripe_bytes=MIB), "-c -1 -S 1m"),
         (Layout(stripe_bytes=(1 << 32) - 65536), "-S 4194240k"),
         (
-            Layout(pool="flash", metadata_bytes=1 << 16, stripe_count=1),
-            "-E 64k -L mdt -E -1 -c 1 -p flash",
+            Layout(metadata_bytes=1 << 16, stripe_count=1),
+            "-E 64k -L mdt -E -1 -c 1",
         ),
     ],
 )
 def test_words_for_lfs(layout, words):
     assert layout.arguments() == words.split()
-
-
-@pytest.mark.parametrize(
-    ("layout", "words"),
-    [
-        (DirectoryLayout(stripes=-1), "-D -c -1"),
-        (DirectoryLayout(stripes=4), "-D -c 4"),
-        (DirectoryLayout(target=3), "-D -c 1 -i 3"),
-    ],
-)
-def test_words_for_the_default_of_directories(layout, words):
-    assert layout.arguments() == words.split()
-
-
-@given(
-    st.one_of(st.none(), st.integers(-1, 40)),
-    st.one_of(st.none(), st.integers(1, 1 << 15).map(lambda n: n * 65536)),
-    st.one_of(st.none(), st.integers(-1, 9)),
-)
-def test_every_size_has_a_suffix_and_every_layout_is_asked_for_in_full(
-    count, size, start
-):
-    words = Layout(stripe_count=count, stripe_bytes=size, start=start).arguments()
-    given_by = dict(zip(words[::2], words[1::2], strict=True))
-    assert (given_by.get("-c"), given_by.get("-i")) == tuple(
-        None if number is None else str(number) for number in (count, start)
-    )
-    if size is not None:
-        text = given_by["-S"]
-        assert (
-            int(text[:-1]) * {"k": 1 << 10, "m": 1 << 20, "g": 1 << 30}[text[-1]]
-            == size
-        )
 
 
 # --- what a directory passes on ---------------------------------------------------------------------
@@ -79,7 +45,7 @@ def said(command):
 
 
 @pytest.mark.parametrize(
-    ("name", "found"),
+    "name, found",
     [
         ("dne", ((0, 1), "fnv_1a_64")),
         ("m1", ((1,), "")),
@@ -122,20 +88,6 @@ def four(*inactive):
     )
 
 
-def test_the_storage_targets_of_a_pool():
-    assert targets.parse_pool(said("lfs pool_list lustre.flash"), four()) == (0, 1)
-    assert targets.parse_pool("Pool: lustre.empty\n", four()) == ()
-    for text, why in (
-        (said("lfs pool_list lustre"), "no pool in"),
-        (
-            "Pool: lustre.flash\nother-OST0000_UUID\n",
-            "other-OST0000_UUID is no storage target",
-        ),
-    ):
-        with pytest.raises(LustreError, match=why):
-            targets.parse_pool(text, four())
-
-
 def plain(count, size, **more):
     return FileLayout(
         path="d", parts=(Part(stripe_count=count, stripe_bytes=size, **more),)
@@ -153,14 +105,13 @@ GROWING = FileLayout(
 
 
 @pytest.mark.parametrize(
-    ("default", "request_", "known"),
+    "default, request_, known",
     [
         (plain(-1, MIB), None, [(3, MIB)]),
         (plain(0, 0), None, [(1, 4 * MIB)]),
         (None, None, []),
         (GROWING, None, [(1, MIB), (3, 4 * MIB)]),
         (plain(2, MIB), Layout(stripe_count=-1), [(3, 4 * MIB)]),
-        (plain(2, MIB), Layout(pool="flash"), [(1, 4 * MIB)]),
         (None, Layout(metadata_bytes=MIB, stripe_count=-1), [(0, 0), (3, 4 * MIB)]),
     ],
 )
@@ -171,7 +122,7 @@ def test_what_a_file_will_have(default, request_, known):
 
 
 @pytest.mark.parametrize(
-    ("default", "count", "size"),
+    "default, count, size",
     [
         (plain(-1, MIB), -1, MIB),
         (plain(0, 2 * MIB), 1, 2 * MIB),
@@ -188,26 +139,9 @@ def test_what_a_site_may_expect_of_a_default(default, count, size):
 def test_a_target_that_lustre_does_not_answer_for_has_no_facts(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", "/nowhere")
     view = look(str(tmp_path))
-    found = directory.look_at_directory(view, pool="flash")
-    assert found.facts == {} and found.pool == ()
+    found = directory.look_at_directory(view)
+    assert found.facts == {}
     assert len(found.unanswered) == 3
-    assert "no file system has the storage targets" in found.pool_problem
-
-
-def test_the_kernel_tells_the_metadata_target_of_an_ordinary_directory(
-    tmp_path, monkeypatch
-):
-    """The mount's daemon knows the requests from Lustre's header, and no program is there."""
-    try:
-        with hanging.mounted(tmp_path, mdt=3) as mount:
-            monkeypatch.setenv("PATH", "/nowhere")
-            assert directory.metadata_targets(str(mount.point)) == ((3,), "")
-            monkeypatch.undo()
-    except hanging.Unavailable as error:
-        pytest.skip(str(error))
-    monkeypatch.setenv("PATH", "/nowhere")
-    with pytest.raises(LustreError, match="lfs cannot be run"):
-        directory.metadata_targets(str(tmp_path))
 
 
 # --- storage targets ------------------------------------------------------------------------------
@@ -243,26 +177,8 @@ def test_a_target_is_inactive_if_the_client_or_its_server_says_so():
         assert [target.index for target in targets if not target.active] == [2]
 
 
-def test_the_kernel_tells_the_targets_as_lfs_osts_does(tmp_path):
-    """Device 31 has another mount's twin, which is switched off; a metadata server's device is none."""
-    shown = {
-        f"osc.lustre-OST{i:04x}-osc-ffff8881163c2800.active": "1" for i in (0, 1, 2, 3)
-    }
-    shown["osc.lustre-OST0002-osc-ffff8881163c2800.active"] = "0"
-    kernel(tmp_path, shown)
-    said = targets.parse_osts(answer("health.txt", "lfs osts # OST 2 inactive").stdout)
-    assert client.client_targets("lustre", tmp_path) == said
-    more = {"lustre-OST001f-osc-ffff88a": "1", "lustre-OST001f-osc-ffff88b": "0"}
-    more |= {"lustre-OST0004-osc-MDT0000": "0", "other-OST0005-osc-ffff88a": "1"}
-    kernel(tmp_path, {f"osc.{name}.active": value for name, value in more.items()})
-    assert client.client_targets("lustre", tmp_path) == said | {
-        "lustre-OST001f_UUID": (31, False)
-    }
-    assert client.client_targets("scratch", tmp_path) == {}
-
-
 @pytest.mark.parametrize(
-    ("df", "flags"),
+    "df, flags",
     [
         ("lfs df # OST 1 degraded", ["", "D", "", ""]),
         ("lfs df /mnt/lustre # OST 2 no_create", ["", "", "N", ""]),
@@ -328,7 +244,7 @@ BLOCKS = ["a", "a", "b", "b", "c", "c"]
 
 
 @pytest.mark.parametrize(
-    ("change", "servers", "inactive", "where"),
+    "change, servers, inactive, where",
     [
         ({}, ALTERNATING, (), [0, 1, 2, 3, 0]),
         ({}, ALTERNATING, (1,), [0, 2, 3, 0, 2]),
@@ -343,7 +259,7 @@ def test_names_go_round_the_targets(change, servers, inactive, where):
 
 
 @pytest.mark.parametrize(
-    ("change", "servers", "inactive", "why"),
+    "change, servers, inactive, why",
     [
         ({"servers": 3}, ALTERNATING, (), "3 servers asked for, 2 known: a, b"),
         ({"servers": 1}, ["a", None], (), "server of OST1 is not known"),
@@ -360,3 +276,41 @@ def test_names_that_cannot_be_placed(change, servers, inactive, why):
 def test_pins_do_not_lead_elsewhere(name):
     with pytest.raises(ValueError, match="is not a path below"):
         Pins(names=(name,), kind="file")
+
+
+# --- programs whose exit status is 0 ----------------------------------------------------------------
+
+#: The file system's own line is missing.
+CUT = answer("health.txt", "lfs df /mnt/lustre").stdout.partition("filesystem_summary")[
+    0
+]
+
+
+@pytest.mark.parametrize(
+    "program, printed, complaint, ask, why",
+    [
+        ("lfs", CUT, "", lambda: programs.run_lfs("df", ends=programs.SUMMARY), "cut off"),
+        ("lfs", "a 1", "error: OST0001: timed out", lambda: programs.run_lfs("osts"), "timed out"),
+        ("sinfo", "", "sinfo: error: slurmctld backup used", queues.queues, "backup used"),
+        ("scontrol", "A = 1", "error: incomplete", lambda: commands.output("scontrol"), "incomplete"),
+    ],
+)  # fmt: skip
+def test_an_answer_that_is_not_whole_is_an_error(
+    tmp_path, monkeypatch, program, printed, complaint, ask, why
+):
+    script = f"#!/bin/sh\ncat <<'EOF'\n{printed}\nEOF\necho '{complaint}' >&2\n"
+    (tmp_path / program).write_text(script)
+    (tmp_path / program).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    with pytest.raises((OSError, LustreError), match=why):
+        ask()
+
+
+def test_a_change_that_lustre_refuses_names_all_its_options(tmp_path, monkeypatch):
+    said = "lfs setdirstripe: cannot set default stripe on dir '/l/tree.0': Operation not permitted"
+    (tmp_path / "lfs").write_text(f'#!/bin/sh\necho "{said}" >&2\nexit 1\n')
+    (tmp_path / "lfs").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    with pytest.raises(LustreError) as refused:
+        programs.change("setdirstripe", "-D", "-c", "1", "-i", "1", "/l/tree.0")
+    assert str(refused.value) == f"lfs setdirstripe -D -c 1 -i 1: exit status 1: {said}"

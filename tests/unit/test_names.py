@@ -38,7 +38,7 @@ def test_the_tables_name_selects_the_cases_that_have_it_in_reframe_and_in_the_hi
 
 
 @pytest.mark.parametrize(
-    ("typed", "meant"),
+    "typed, meant",
     [
         (
             "run -n IorPosix shared direct -t quick",
@@ -64,7 +64,7 @@ def test_a_repetition_is_no_case_of_its_own():
 
 
 @pytest.mark.parametrize(
-    ("slip", "said"),
+    "slip, said",
     [
         ("FioRandomRed", "did you mean FioRandomRead?"),
         ("FioRandomRead 4KB", "did you mean FioRandomRead 4KiB?"),

@@ -1,15 +1,12 @@
 """Needles: the probe that stands out is named, and no other; what is damaged is refused."""
 
 import copy
-import itertools
 import json
 import math
-import re
 import signal
 import statistics
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -18,12 +15,11 @@ from hypothesis import strategies as st
 from e2e.rig import wait_for
 from iogauge.core.measurement import ToolOutputError
 from iogauge.core.paths import JOB_FILES
-from iogauge_extras.needle.slow_probes import Rounds, decide, parse_rounds
-from iogauge_extras.needle.turns import again, most_turns, orders, shares, turns_again
-from support import programs
+from iogauge_extras.needle.slow_probes import Rounds, decide, parse_rounds, turns_needed
+from iogauge_extras.needle.turns import again, orders, shares, turns_again
+from support.project import ROOT
 from support.shell import script
 
-ROOT = Path(__file__).parents[2]
 SAMPLE = json.loads((ROOT / "tests" / "data" / "samples" / "fio_file.json").read_text())
 ROUNDS_SH = JOB_FILES / "rounds.sh"
 
@@ -32,9 +28,9 @@ def judge(rates, later=None, max_deviation=0.2):
     return decide(rates, later or {}, max_deviation=max_deviation)
 
 
-def again_as_before(rates, max_deviation=0.2):
+def again_as_before(rates):
     """Later turns that show what the rounds showed: 1 % more, and 1 % less."""
-    chosen = again(rates, max_deviation)
+    chosen = again(rates, 0.2)
     turns = turns_again(len(next(iter(rates.values()))))
     return {
         name: [
@@ -61,11 +57,11 @@ def test_orders_are_whole_and_the_same_for_the_same_word(n, rounds, word):
     assert orders(names, rounds, word) == found
 
 
-@given(st.integers(2, 40), st.integers(2, 12), st.text(max_size=5))
-def test_no_probe_has_the_late_places(n, rounds, word):
-    found = orders([f"p{number}" for number in range(n)], rounds, word)
-    places = [sum(order.index(name) for order in found) for name in found[0]]
-    assert max(places) - min(places) <= (1 if rounds % 2 and n % 2 == 0 else 0)
+@given(st.integers(2, 40), st.integers(1, 6), st.text(max_size=5))
+def test_no_probe_has_the_late_places(n, pairs, word):
+    found = orders([f"p{number}" for number in range(n)], 2 * pairs, word)
+    places = {sum(order.index(name) for order in found) for name in found[0]}
+    assert places == {pairs * (n - 1)}
 
 
 # --- the suspects ------------------------------------------------------------------------------------
@@ -77,53 +73,38 @@ def test_shares_by_hand():
     assert found == pytest.approx({"a": 1, "b": 0.9, "c": 1.25})
 
 
-@given(st.lists(st.floats(0.1, 10), min_size=3, max_size=3))
-def test_drift_that_all_share_is_no_difference(drift):
-    rates = {
-        "a": [90, 95, 99],
-        "b": [100, 102, 98],
-        "c": [110, 101, 107],
-        "d": [60, 70, 65],
-    }
-    drifted = {
-        n: [x * y for x, y in zip(row, drift, strict=True)] for n, row in rates.items()
-    }
-    assert shares(drifted) == pytest.approx(shares(rates))
-
-
-@given(st.integers(2, 60), st.integers(1, 12), st.floats(0, 1))
-def test_no_pass_has_more_turns(probes, rounds, share):
-    low = int(share * probes)
-    rates = {
-        f"p{i:02}": [10.0 + i if i < low else 100.0] * rounds for i in range(probes)
-    }
-    turns = probes * rounds + len(again(rates, 0.2).names) * turns_again(rounds)
-    assert turns <= most_turns(probes, rounds)
-
-
 # --- the decision ------------------------------------------------------------------------------------
 
 EVEN = {f"p{i}": [100.0, 101.0, 99.0] for i in range(5)}
 SLOW = EVEN | {"slow": [50.0, 51.0, 49.0]}
 
 
-@pytest.mark.parametrize("spread", [1.0, 3.0])
-def test_turns_that_differ_too_much_prove_nothing(spread):
-    """The same median, 70 %: proven by turns that agree, left open by turns that do not."""
-    factors = [0.5, 0.55, 0.6, 0.69, 0.7, 0.71, 1.2, 1.5, 1.6]
-    row = [70 * (x / 0.7) ** (spread / 3) for x in factors]
-    found = judge(SLOW, {"slow": row, "p0": [100.0] * 9, "p1": [100.0] * 9})
-    assert found.probes[0].share == pytest.approx(0.7)
-    assert slow(found) == (["slow"] if spread == 1 else [])
-    assert [p.name for p in found.open] == ([] if spread == 1 else ["slow"])
-    assert (found.unsettled.value == found.slowest.share) is (spread == 3)
+@pytest.mark.parametrize("faster, proven", [(1, True), (2, False)])
+def test_turns_that_differ_too_much_prove_nothing(faster, proven):
+    """The same median, 70 %: proven if it was the slowest in eight of nine turns, left open by seven."""
+    row = [70.0] * (9 - faster) + [120.0] * faster
+    found = judge(SLOW, {"slow": row, "p0": [100.0] * 9, "p1": [101.0] * 9})
+    slowest = found.probes[0]
+    assert slowest.share == pytest.approx(0.7, rel=0.01)
+    assert (slowest.slowest_in, slowest.needed) == (9 - faster, 8)
+    assert slow(found) == (["slow"] if proven else [])
+    assert [p.name for p in found.open] == ([] if proven else ["slow"])
+    assert (found.unsettled.value == found.slowest.share) is not proven
+
+
+@pytest.mark.parametrize(
+    "turns, others, suspects, needed",
+    [(9, 2, 1, 8), (9, 2, 5, 8), (9, 2, 40, 9), (9, 2, 99, 10), (9, 1, 1, 9)],
+)
+def test_so_many_turns_are_no_chance(turns, others, suspects, needed):
+    """Of 9 turns beside two that are alike, 8 and 9 of them by chance: 9.7e-4 and 5.1e-5."""
+    assert turns_needed(turns, others, suspects) == needed
 
 
 def test_most_are_slow_and_the_others_are_fast():
     """The median is that of the many: only the reference of the median tells that they are slow."""
     found = judge({f"p{i}": [100.0 if i < 3 else 50.0] for i in range(10)})
     assert slow(found) == []
-    assert len(found.fast) == 3
     assert found.slowest.share == 1
 
 
@@ -151,59 +132,16 @@ def test_what_holds_of_every_needle(rates, deviation, data):
     later = {name: data.draw(row) for name in chosen.names}
     found = judge(rates, later, deviation)
     assert {probe.name for probe in found.probes} == set(rates)
-    assert {p.name for p in found.probes if p.t is not None} == set(chosen.suspects)
+    assert {p.name for p in found.probes if p.turns} == set(chosen.suspects)
     assert set(slow(found)) <= set(chosen.suspects)
     assert all(probe.share < 1 - deviation for probe in found.slow + found.open)
     assert [p.share for p in found.probes] == sorted(p.share for p in found.probes)
     assert found.slow or found.slowest == found.probes[0]
-    assert chosen.suspects or not found.slow + found.open + found.cleared
+    assert chosen.suspects or not found.slow + found.open
     assert judge(dict(reversed(rates.items())), later, deviation) == found
 
 
 # --- how sure it is ----------------------------------------------------------------------------------
-
-#: MiB/s of four real, healthy targets by round, in a fixed order: the drift within a round hit the
-#: same target each time, and cannot be taken out of these.
-RECORDED = {
-    "10:37": {
-        "write": [[86, 105, 114], [66, 88, 173], [97, 107, 242], [80, 74, 228]],
-        "read": [[389, 333, 258], [336, 324, 149], [403, 324, 156], [352, 217, 223]],
-    },
-    "10:58": {
-        "write": [[128, 136, 260], [145, 132, 256], [123, 189, 293], [112, 264, 279]],
-        "read": [[515, 471, 271], [488, 462, 298], [486, 483, 324], [403, 286, 241]],
-    },
-    "10:59": {
-        "write": [[176, 67, 84], [146, 57, 104], [134, 59, 111], [110, 56, 88]],
-        "read": [[131, 94, 170], [147, 128, 198], [175, 118, 156], [133, 145, 198]],
-    },
-    "11:01": {
-        "write": [[188, 179, 162], [182, 174, 206], [168, 157, 187], [162, 186, 173]],
-        "read": [[307, 321, 397], [350, 371, 337], [317, 371, 345], [242, 280, 239]],
-    },
-}
-
-
-def by_name(rows):
-    return {f"ost{number}": row for number, row in enumerate(rows)}
-
-
-@pytest.mark.parametrize(
-    ("taken", "way", "share"),
-    [
-        ("10:37", "write", None),
-        ("10:58", "read", None),
-        ("10:59", "read", None),
-        ("11:01", "read", 0.78),
-    ],
-)
-def test_recorded_rounds_of_healthy_targets(taken, way, share):
-    """Divided by their rounds, two of three suspicions are gone. One is left, and is no verdict."""
-    rates = by_name(RECORDED[taken][way])
-    found = again(rates, 0.2)
-    assert found.suspects == (() if share is None else ("ost3",))
-    if share is not None:
-        assert shares(rates)["ost3"] == pytest.approx(share, abs=0.01)
 
 
 #: Creates a second of two real metadata targets by round: healthy, and with a throttled disk below the second.
@@ -213,9 +151,7 @@ TWO_MDTS = {
 }
 
 
-@pytest.mark.parametrize(
-    ("state", "suspects"), [("healthy", ()), ("slowed", ("mdt0001",))]
-)
+@pytest.mark.parametrize("state, suspects", [("healthy", ()), ("slowed", ("mdt0001",))])
 def test_of_two_the_slow_one_is_no_measure(state, suspects):
     """At 78 % of the other, it was at 87 % of the median of both."""
     assert again(TWO_MDTS[state], 0.2).suspects == suspects
@@ -229,27 +165,6 @@ def test_a_real_throttled_target_is_named():
     found = judge(THROTTLED, again_as_before(THROTTLED))
     assert slow(found) == ["ost2"]
     assert found.slowest.share == pytest.approx(1.7 / math.sqrt(77.7 * 64), rel=0.02)
-
-
-@pytest.mark.parametrize(("many", "least", "most"), [(0, 0, 0), (1, 0, 0), (4, 28, 30)])
-def test_a_server_is_named_if_all_its_targets_are_slow(many, least, most):
-    simulation = programs.load("needle")
-    found = simulation.passes(
-        16, simulation.NOISES["turns 8 %"], "servers", 0.5, many=many
-    )
-    servers = {f"p{number:03}": f"10.0.0.{number // 4}@tcp" for number in range(16)}
-    passes = list(itertools.islice(found, 30))
-    named = [one for one in passes if one.slow_servers(servers)]
-    assert least <= len(named) <= most
-    for one in named:
-        assert list(one.slow_servers(servers)) == ["10.0.0.0@tcp"]
-        first, *others = one.describe(servers).split("; ")
-        assert first.startswith(
-            "the server 10.0.0.0@tcp is slow: all 4 of its targets (p00"
-        )
-        assert not any(re.match("p00[0-3]:", other) for other in others)
-    unknown = dict.fromkeys([*servers][:15], "10.0.0.9@tcp")
-    assert not any(one.slow_servers(unknown) for one in passes)
 
 
 # --- what rounds.sh prints ---------------------------------------------------------------------------
@@ -303,43 +218,8 @@ TWICE = [LOW, [(n, x * 2) for n, x in LOW]]
 ROUNDS = Rounds(direction="write", rounds=2, max_deviation=0.2, targets=NAMES)
 
 
-def test_a_pass_over_metadata_targets():
-    """Recorded creates; the names of the files have the round in them, as fio repeats it."""
-    sample = json.loads(
-        (ROOT / "tests" / "data" / "samples" / "fio_filecreate.json").read_text()
-    )
-    names = ("mdt0000", "mdt0001")
-
-    def created(number, name, named):
-        found = copy.deepcopy(sample)
-        (job,) = found["jobs"]
-        job["jobname"] = name
-        job["job options"]["filename_format"] = f"{named}.$clientuid.$jobnum.$filenum"
-        return f"needle {number} {name}\n{json.dumps(found)}\n"
-
-    asked = Rounds(direction="create", rounds=2, max_deviation=0.2, targets=names)
-    text = "".join(created(number, name, number) for number in (1, 2) for name in names)
-    output = parse_rounds(text, asked)
-    (phase,) = output.phases
-    assert (phase.name, phase.bytes_moved, phase.operations) == ("create", None, 40_000)
-    assert (phase.rates["median"].unit, phase.rates["slowest"].unit) == ("ops/s", "1")
-    assert phase.rates["median"].value == pytest.approx(54_945, rel=1e-4)
-    assert "54945 ops/s" in output.notes["slowest"]
-    jobs = output.parameters["jobs"]
-    own = "${IOG_ROUND}.$clientuid.$jobnum.$filenum"
-    assert [jobs[name]["filename_format"] for name in names] == [own, own]
-    other = parse_rounds(
-        text.replace(created(2, "mdt0001", 2), created(2, "mdt0001", 1)), asked
-    )
-    jobs = other.parameters["jobs"]
-    assert (
-        jobs["mdt0001"]["filename_format"]
-        == f"{own}, 1{own.removeprefix('${IOG_ROUND}')}"
-    )
-
-
 @pytest.mark.parametrize(
-    ("text", "cause"),
+    "text, cause",
     [
         ("", "no turn in the output"),
         (targets([ONCE]), "ost0000 is missing in round 2"),
@@ -360,22 +240,9 @@ def test_a_pass_that_is_not_whole(text, cause):
         parse_rounds(text, ROUNDS)
 
 
-@given(st.integers(0, 20_000), st.integers(0, 20_000))
-def test_a_damaged_pass_is_refused_or_whole(start, length):
-    """What is cut out anywhere is either noticed or was of no meaning."""
-    text = targets([ONCE, ONCE])
-    whole = parse_rounds(text, ROUNDS).phases
-    damaged = text[:start] + text[start + length :]
-    try:
-        found = parse_rounds(damaged, ROUNDS).phases
-    except ToolOutputError:
-        return
-    assert found[0].rates == whole[0].rates
-
-
 # --- rounds.sh ------------------------------------------------------------------------------------------
 
-AGENT = ["--", "sh", str(JOB_FILES / "agent.sh"), sys.executable]
+AGENT = ["--", "/bin/sh", str(JOB_FILES / "agent.sh"), sys.executable]
 JOB = "[ost0]\nrw=write\n\n[ost1]\nrw=write\n\n[ost2]\nrw=write\n"
 SERVERS = "n1 10.0.0.1,7 11\nn2 10.0.0.2,8 12\nn3 10.0.0.3,7 13\n"
 
@@ -412,7 +279,7 @@ def turns_of(printed):
 
 #: Notes its words and its token, and answers for its probe. A program that reads its standard input would swallow
 #: the list of turns.
-FIO = """echo "$IOG_TOKEN $IOG_ROUND $*" >>words
+FIO = """echo "$IOG_TOKEN $*" >>words
 cat >/dev/null
 case $2 in
     --section=*) cat "${2#*=}.json" ;;
@@ -442,7 +309,7 @@ def test_alike_probes_are_measured_in_their_orders(tmp_path, servers):
             "n3": "--client=10.0.0.3,7",
         }
     assert (tmp_path / "words").read_text().splitlines() == [
-        f"t.{number}.{name} {number} --output-format=json {option[name]} w.fio"
+        f"t.{number}.{name} --output-format=json {option[name]} w.fio"
         for number, name in wanted
     ]
 

@@ -4,13 +4,13 @@
 """
 
 import os
-from pathlib import Path
 
 from iogauge.guards.finding import Outcome
+from support.project import DATA
 from support.whole import SYSTEMS, data, metadata
 from unit.test_whole_cases import HEALTHY, UNTRUE, judged, required
 
-FILE = Path(__file__).parents[1] / "data" / "verdicts.txt"
+FILE = DATA / "verdicts.txt"
 #: What sites make of each kind of file system.
 ALTERED = {"": lambda case: case, ", witness required": required}
 

@@ -1,6 +1,5 @@
 """Asking in a child process: answers, exceptions, silence."""
 
-import contextlib
 import os
 import signal
 import time
@@ -47,34 +46,19 @@ def test_seconds_that_are_none_are_named(text, monkeypatch):
 
 def test_who_is_getting_on_may_take_longer():
     def work(tell):
-        for count in range(6):
+        for count in range(4):
             time.sleep(1)
             tell(count)
         return "done"
 
     heard = []
-    assert processes.watch("/t", work, heard.append, 5) == "done"
-    assert heard == list(range(6))
+    assert processes.watch("/t", work, heard.append, 3) == "done"
+    assert heard == [0, 1, 2, 3]
 
 
 def test_a_child_that_is_killed_is_no_answer():
     with pytest.raises(NoAnswer, match="was killed"):
         processes.call_in_time("/t", lambda: os.kill(os.getpid(), signal.SIGKILL))
-
-
-def test_no_child_and_no_descriptor_is_left():
-    before = os.listdir("/proc/self/fd")
-    processes.call_in_time("/t", lambda: None)
-    with pytest.raises(NoAnswer):
-        processes.call_in_time("/t", lambda: time.sleep(60), 0.1)
-    late = time.monotonic() + 600
-    with contextlib.suppress(ChildProcessError):
-        while True:  # a child that was killed may die later on a busy machine
-            assert os.waitpid(-1, os.WNOHANG)[0] or time.monotonic() < late, (
-                "a child runs on"
-            )
-            time.sleep(0.01)
-    assert len(os.listdir("/proc/self/fd")) == len(before)
 
 
 def test_a_child_ends_with_the_process_that_asked(tmp_path):

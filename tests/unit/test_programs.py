@@ -18,7 +18,7 @@ from support.shell import script
 
 
 @pytest.mark.parametrize(
-    ("environ", "facts"),
+    "environ, facts",
     [
         ({}, {}),
         ({"LD_PRELOAD": ""}, {}),
@@ -52,7 +52,7 @@ REMARK, REFUSED = Outcome.WARN, Outcome.INVALID
 
 
 @pytest.mark.parametrize(
-    ("library", "outcome", "in_gate"),
+    "library, outcome, in_gate",
     [
         ("libeatmydata.so", REFUSED, REFUSED),
         ("nosync.so", REFUSED, REFUSED),
@@ -70,12 +70,15 @@ def test_what_is_preloaded_by_name(library, outcome, in_gate):
     evidence = SimpleNamespace(nodes=nodes, loaded=())
     for gate, expected in ((False, outcome), (True, in_gate)):
         finding = origin.environment(SimpleNamespace(evidence=evidence, gate=gate))
+        if expected is Outcome.OK:
+            assert finding is None
+            continue
         assert finding.outcome is expected, finding
-        assert f"{library} (LD_PRELOAD)" in finding.saw or expected is Outcome.OK
+        assert f"{library} (LD_PRELOAD)" in finding.saw
 
 
 @pytest.mark.parametrize(
-    ("loaded", "outcome", "in_gate"),
+    "loaded, outcome, in_gate",
     [
         (Library("/a/libm.so.6", "libeatmydata.so", ("fsync",)), REFUSED, REFUSED),
         (Library("/a/libdarshan.so", "", ("clock_gettime",)), REFUSED, REFUSED),
@@ -116,7 +119,7 @@ def test_a_tool_that_is_a_script(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("tool", "version", "old"),
+    "tool, version, old",
     [
         ("ior", "3.3.0", True),
         ("mdtest", "3.4.0+dev", True),
@@ -128,7 +131,6 @@ def test_a_tool_that_is_a_script(tmp_path):
         ("fio", "2.21", True),
         ("fio-metadata", "3.29-4-gabc", True),
         ("fio-metadata", "3.30", False),
-        ("iperf3", "1.0", False),
     ],
 )
 def test_versions_that_will_not_do(tool, version, old):
@@ -149,7 +151,7 @@ def test_a_machine_with_an_old_tool_does_not_offer_it(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("version", "engines", "features", "said"),
+    "version, engines, features, said",
     [
         ("3.1", "sync psync", [], "version 3.1, and 3.7 or newer is needed"),
         (

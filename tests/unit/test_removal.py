@@ -97,7 +97,7 @@ def mount():
 
     yield run
     for point in done:
-        subprocess.run(["umount", str(point)], check=True, timeout=600)
+        completed(["umount", str(point)], check=True)
 
 
 @pytest.mark.parametrize("kind", ["tmpfs", "bind"])
@@ -156,7 +156,7 @@ def swapping(spot, aside, precious):
 @pytest.mark.slow
 @pytest.mark.parametrize("level", ["iogauge", "session", "inner"])
 def test_nothing_precious_is_lost_when_directories_are_swapped(tmp_path, level):
-    """10,000 swaps of a directory for a link, at every level, while the removal runs over and over."""
+    """Thousands of swaps of a directory for a link, at every level, while the removal runs over and over."""
     precious, top = tmp_path / "precious", tmp_path / "target"
     # It looks like ours at every level, so that only the link tells.
     session = Path(directory.session_dir(str(top), SESSION))
@@ -182,7 +182,7 @@ def test_nothing_precious_is_lost_when_directories_are_swapped(tmp_path, level):
     top.mkdir()
     with swapping(spot, tmp_path / "aside", precious) as swaps:
         while (
-            swaps.value < 10_000 or removed < 20 or (refused < 20 and level != "inner")
+            swaps.value < 2_000 or removed < 20 or (refused < 20 and level != "inner")
         ):
             assert time.monotonic() < end, (swaps.value, removed, refused)
             with contextlib.suppress(OSError):
@@ -233,7 +233,7 @@ def test_a_directory_that_cannot_be_listed_does_not_keep_the_others(
     def broken(fd):
         if os.readlink(f"/proc/self/fd/{fd}").endswith("/bad"):
             if number == errno.ESTALE:  # another one has removed it
-                subprocess.run(["rm", "-r", str(tmp_path / "top" / "bad")], check=True)
+                completed(["rm", "-r", str(tmp_path / "top" / "bad")], check=True)
             raise OSError(number, os.strerror(number), fd)
         return scandir(fd)
 

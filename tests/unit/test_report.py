@@ -1,19 +1,16 @@
 """What a session found, as people read it, and the exit status that follows."""
 
-import io
-import itertools
 import json
 import re
 from pathlib import Path
 
 import pytest
-from rich.console import Console
 
 from iogauge.judge.verdict import Verdict
+from iogauge.records import journal
 from iogauge.records.record import Record, decode
-from iogauge.report import outcome, undone
+from iogauge.report import history_table, outcome, undone
 from iogauge.report.endings import SessionRecords
-from iogauge_extras.page import page
 from support import records
 
 
@@ -60,22 +57,7 @@ def undecided(file, found, **run):
     return undone.undecided(file, found, RUN | run)
 
 
-def shown(records, width=200, wide=False):
-    stream = io.StringIO()
-    Console(file=stream, width=width, color_system=None).print(
-        outcome.table(outcome.rows(records), wide), soft_wrap=True
-    )
-    return stream.getvalue()
-
-
 # --- the exit status ------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("gate", [False, True])
-def test_the_worst_case_decides(gate):
-    for one, other in itertools.product([v.value for v in Verdict], repeat=2):
-        both = exit_status([record(one), record(other)], gate)
-        assert both == max(exit_status([record(v)], gate) for v in (one, other))
 
 
 @pytest.mark.parametrize("gate", [False, True])
@@ -119,134 +101,47 @@ def test_sentences_that_differ_in_figures_are_one_and_names_stay_names():
     assert list(notes.values()) == ["rank 3: 9 to 10.7% of 0.5 s"] * 2 + [
         "rank 4: 9% of 0.5 s"
     ]
+    notes = outcome.notes_of(
+        ["moved 0 B. Look", "moved 582 MiB. Look", "moved 1.73 GiB. Look"]
+    )
+    assert set(notes.values()) == {"moved 0 B to 1.73 GiB. Look"}
+    notes = outcome.notes_of(["median 4.088 MiB/s", "median 4.096 MiB/s"])
+    assert set(notes.values()) == {"median 4.088 to 4.096 MiB/s"}
+    notes = outcome.notes_of(["times = 1.70. Look", "times = 0.5. Look"])
+    assert set(notes.values()) == {"times = 0.5 to 1.70. Look"}
 
 
 # --- the table ------------------------------------------------------------------------------------
 
 
-def of_the_readme():
-    """Three of the cases in the README's table, with findings that repeat."""
-    load = {
-        "outcome": "warn",
-        "metric": None,
-        "saw": "load before the run 7.58 x cores",
-    }
-    busy = {
-        "guard": "G15",
-        "demands": "",
-        "remedy": "See what else runs on the nodes",
-        **load,
-    }
-    loose = {"guard": "G17", "outcome": "unstable", "metric": "remove_rate"}
-    loose |= {"saw": "the repetitions spread by 21.3%", "demands": "at most 20%"}
-    loose |= {"remedy": "Repeat when the target is quiet, or raise limits.max_spread"}
-    rate = {
-        "unit": "ops/s",
-        "reference": None,
-        "ceiling": None,
-        "reason": "nothing to compare",
-    }
-    slow = {"verdict": "FAIL", "spread": 0.175, "ceiling": None}
-    files = "IorPosix %files=per-process %order=sequential %cache="
-    return [
-        record(
-            "UNSTABLE",
-            case="MdtestHard",
-            metrics=[
-                metric(
-                    "UNREFERENCED",
-                    name="create_rate",
-                    median=28223,
-                    spread=0.08,
-                    **rate,
-                ),
-                metric(
-                    "UNSTABLE", name="remove_rate", median=23429, spread=0.213, **rate
-                ),
-            ],
-            findings=[busy, loose],
-        ),
-        record(
-            "FAIL",
-            case="FioRandomRead %block=4KiB",
-            metrics=[
-                metric(
-                    name="read_iops",
-                    median=18675,
-                    unit="ops/s",
-                    reason="at least 19000",
-                    **slow,
-                ),
-                metric(name="read_bw", median=72.95, reason="at least 74.22", **slow),
-            ],
-            findings=[busy],
-        ),
-        record(case=f"{files}direct", metrics=[metric(), metric(name="read_bw")]),
-        record(case=f"{files}buffered", metrics=[metric(), metric(name="read_bw")]),
-    ]
-
-
-#: Screens by their width.
-SCREENS = {
-    80: """\
-target /s
-  metric       median ±spread       reference  ceiling  verdict       why
-MdtestHard
-  create_rate  28223 ops/s ±8.0%         none  unknown  UNREFERENCED  [1]
-  remove_rate  23429 ops/s ±21.3%        none  unknown  UNSTABLE      [2]
-FioRandomRead 4KiB
-  read_iops    18675 ops/s ±17.5%  500.0 -10%  unknown  FAIL          [3]
-  read_bw      72.95 MiB/s ±17.5%  500.0 -10%  unknown  FAIL          [3]
-IorPosix per-process sequential direct
-  write_bw     540.8 MiB/s ±3.1%   500.0 -10%     1144  PASS
-  read_bw      540.8 MiB/s ±3.1%   500.0 -10%     1144  PASS
-IorPosix per-process sequential buffered
-  write_bw     540.8 MiB/s ±3.1%   500.0 -10%     1144  PASS
-  read_bw      540.8 MiB/s ±3.1%   500.0 -10%     1144  PASS
-[1] nothing to compare
-[2] G17: the repetitions spread by 21.3%; demanded: at most 20%. Repeat when the
-    target is quiet, or raise limits.max_spread
-[3] at least 19000
-G15, a remark: load before the run 7.58 x cores. See what else runs on the nodes
-(4 of 8 rows)
-""",
-}
-
-
-@pytest.mark.parametrize("width", SCREENS)
-def test_the_screen(width):
-    assert shown(of_the_readme(), width) == SCREENS[width]
-
-
-def test_a_bandwidth_fails_with_its_operations_and_not_once_more():
-    def pair(spread):
-        iops = metric("FAIL", name="read_iops", reason="too few", spread=0.1)
-        found = [iops, metric("FAIL", name="read_bw", reason="too slow", spread=spread)]
-        return [
-            "; ".join(row.reasons)
-            for row in outcome.rows([record("FAIL", metrics=found)])
-        ]
-
-    assert pair(0.1) == ["too few", "too few"]
-    assert pair(0.2) == ["too few", "too slow"]  # not the same samples
-
-
 def test_json_has_the_figures_and_the_reasons():
-    found = SessionRecords([*of_the_readme(), record("ERROR", metrics=[], case="Md")])
+    loose = finding("unstable", guard="G17")
+    unstable = record("UNSTABLE", findings=[loose])
+    found = SessionRecords([unstable, record("ERROR", metrics=[], case="Md")])
     told = json.loads(outcome.to_json(found, found.ending(False)))
     assert (told["word"], told["status"]) == ("FAILED", 1)
-    loose, lost = told["metrics"][1], told["metrics"][-1]
-    assert (loose["median"], loose["unit"], loose["verdict"]) == (
-        23429,
-        "ops/s",
-        "UNSTABLE",
-    )
-    assert loose["reasons"][0].startswith("G17: the repetitions spread by 21.3%")
-    assert (lost["metric"], lost["median"], lost["reasons"]) == (
-        None,
-        None,
-        ["the reason"],
-    )
+    first, lost = told["metrics"]
+    assert (first["median"], first["verdict"]) == (540.8, "UNSTABLE")
+    assert first["reasons"] == ["G17: saw 5; demanded: 3"]
+    assert (lost["metric"], lost["reasons"]) == (None, ["the reason"])
+
+
+def test_a_verdict_chooses_the_metrics_that_have_it(tmp_path):
+    """A case that no metric explains is shown whole."""
+    both = [metric("FAIL"), metric("PASS", name="read_bw")]
+    kept = [
+        record("FAIL", session="a", metrics=both),
+        record("INVALID", session="b", metrics=[metric(), both[1]]),
+    ]
+    for one in kept:
+        journal.append(tmp_path / "mysite" / f"{one.session}.jsonl", one.to_line())
+    for verdict, names in (
+        ("FAIL", {"write_bw"}),
+        ("INVALID", {"write_bw", "read_bw"}),
+    ):
+        choice = history_table.RecordChoice(verdicts=(Verdict(verdict),))
+        ((_, shown),) = history_table.chosen(tmp_path, choice).records
+        assert shown == names
 
 
 # --- cases that never came to a verdict -----------------------------------------------------------
@@ -280,17 +175,36 @@ def test_a_case_without_a_record_is_an_error(tmp_path):
     assert outcome.rows([found])[0].verdict is Verdict.ERROR
 
 
+@pytest.mark.parametrize(
+    "said",
+    [
+        "aborted due to ForceExitError",
+        "force exit error: received signal 15",
+        "cancelled by user",
+    ],
+)
+def test_a_case_that_a_signal_kept_from_its_begin_says_so(tmp_path, said):
+    """In ReFrame's words."""
+    left = case(fail_phase="setup", fail_reason=said)
+    (found,) = undecided(write(tmp_path, left), [])
+    happened = "setup: a signal told the session to end, before the case began"
+    assert found.reason == happened
+
+
 def test_what_cannot_run_is_said_once_a_reason(tmp_path):
     too_few = (
         "sanity error: ERROR: this scenario cannot be run at this scale: too few bytes"
     )
     names = ("Burst", "Steady %x=1", "Burst %x=2")
-    cases = [case(name, fail_reason=too_few) for name in names]
+    cases = [case(name, fail_reason=too_few, refusal="scale") for name in names]
     fine = case("Fine", result="pass", fail_reason=None)
     other = case("Other", fail_reason="type error: x")
     assert undone.unable(write(tmp_path, *cases, fine, other)) == [
-        "this scenario cannot be run at this scale: too few bytes. So 3 cases cannot run: Burst and 2 more",
-        "type error: x. So 1 case cannot run: Other",
+        (
+            "scale",
+            "this scenario cannot be run at this scale: too few bytes. So 3 cases cannot run: Burst and 2 more",
+        ),
+        ("", "type error: x. So 1 case cannot run: Other"),
     ]
 
 
@@ -337,12 +251,6 @@ def test_an_undecided_case_has_the_documented_form(tmp_path):
     assert Record.from_json(decode(one.to_line())) == one
 
 
-def test_a_record_counts_once(tmp_path):
-    file = write(tmp_path, case(), case())
-    assert len(undecided(file, [record()])) == 1
-    assert undecided(file, [record(), record()]) == []
-
-
 @pytest.mark.parametrize(
     "text", ["{", "[]", '{"runs": [{}]}', '{"runs": [{"testcases": [5]}]}']
 )
@@ -350,57 +258,6 @@ def test_what_is_no_report_is_refused(tmp_path, text):
     (tmp_path / "r").write_text(text)
     with pytest.raises(ValueError, match=r"."):
         undecided(tmp_path / "r", [])
-
-
-# --- derived cases and cost -----------------------------------------------------------------------
-
-
-def test_a_metric_that_could_not_be_computed_has_a_row():
-    lacking = [
-        finding("invalid", "read_hold", guard="points"),
-        finding("warn", "read_fit", guard="points"),
-        finding("warn", "write_bw", guard="points"),
-    ]
-    found = outcome.rows(
-        [record("INVALID", metrics=[metric("PASS")], findings=lacking)]
-    )
-    assert [
-        (row.metric, row.measured, row.verdict.value, "; ".join(row.reasons))
-        for row in found
-    ] == [
-        ("write_bw", "540.8 MiB/s ±3.1%", "PASS", ""),
-        ("read_hold", "-", "INVALID", "saw 5"),
-        ("read_fit", "-", "UNREFERENCED", "saw 5"),
-    ]
-
-
-PRICE = {
-    "currency": "USD",
-    "per_gb_month": 0.095,
-    "capacity": 51_200_000_000_000,
-    "source": "list",
-}
-
-
-def bandwidth(gb_s, verdict="PASS", **change):
-    measured = metric(verdict, median=gb_s, unit="GB/s")
-    return record(verdict, **{"metrics": [measured], "price": PRICE, **change})
-
-
-def test_cost_rests_on_the_newest_valid_value_of_the_best_case():
-    other = bandwidth(2.0, case="Ior %api=mpiio")
-    found = page.costs(
-        [
-            bandwidth(9.0),
-            bandwidth(2.5, "FAIL"),
-            bandwidth(8.0, "INVALID"),
-            other,
-            record(),
-        ]
-    )
-    assert [(one.short_name, bytes_s) for one, _, bytes_s in found] == [
-        ("Ior posix", 2.5e9)
-    ]
 
 
 # --- a second run refutes a failure, or does not --------------------------------------------------

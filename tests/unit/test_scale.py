@@ -1,32 +1,23 @@
 """A thousand nodes of 64 tasks (a quarter of them by default): what is written stays small, and all of it is read."""
 
 import json
-import time
 
 import pytest
 
 from iogauge.evidence import collect, fingerprint
 from iogauge.judge import decide
 from iogauge.plan.script import Launch, job_functions, per_node_launcher
-from iogauge.site.extras import PartitionExtras
 from support import scale
 from support import stage as healthy
 from support.depth import FULL
+from support.extras import extras
 
 NODES = 1000 if FULL else 250
 
-EXTRAS = PartitionExtras.model_validate(
-    {
-        "target": {"path": "/s", "type": "ext4"},
-        "node": {"cores": 64, "memory": "512 GiB"},
-        "scale": {"nodes": NODES, "tasks_per_node": scale.TASKS},
-        "limits": {
-            "case_bytes": "1 TiB",
-            "case_files": 10**6,
-            "phase_seconds": "1 s",
-            "tier": "quick",
-        },
-    }
+SITE = extras(
+    node={"cores": 64, "memory": "512 GiB"},
+    scale={"nodes": NODES, "tasks_per_node": scale.TASKS},
+    limits={"case_bytes": "1 TiB", "case_files": 10**6},
 )
 
 
@@ -52,7 +43,6 @@ def test_a_job_script_does_not_grow_with_the_nodes(launcher):
 def test_a_record_of_a_thousand_nodes_is_small(tmp_path):
     plan = healthy.plan(NODES, tasks=NODES * scale.TASKS)
     stage = scale.build(tmp_path, NODES, osts=100)
-    began = time.process_time()
     found = collect.collect(stage, plan, 0)
     assert (len(found.views), len(found.nodes), len(found.idle)) == (
         NODES,
@@ -60,9 +50,7 @@ def test_a_record_of_a_thousand_nodes_is_small(tmp_path):
         NODES,
     )
     assert len(found.outputs["write"][0].phases[0].rank_seconds) == NODES * scale.TASKS
-    judged = decide.judge(plan, found, healthy.METRICS, {}, EXTRAS, "quick")
-    # Measured: 4 s for 1,000 nodes, and more where tests run beside it. Read twice, and type by type, it takes 60 s here.
-    assert time.process_time() - began < 30 * NODES / 1000
+    judged = decide.judge(plan, found, healthy.METRICS, {}, SITE, "quick")
     counts = found.task_counters["write"][0]
     first, others = (line for line in counts.witnesses if line.host == "n1")
     assert (first.tasks, others.tasks) == (1, scale.TASKS - 1)

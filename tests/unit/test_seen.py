@@ -4,9 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from iogauge.core.measurement import Disturber, Phase
 from iogauge.evidence.task_counters import TaskCounters
-from iogauge.guards import clock, contents, figures, origin, others
+from iogauge.guards import clock, contents, figures, others
 from iogauge.guards import moved as guards_witness
 from iogauge.guards.finding import Outcome
 from iogauge.guards.moved import bytes_witnessed
@@ -51,7 +50,7 @@ SIZES = (
 
 
 @pytest.mark.parametrize(
-    ("warnings", "read", "outcome"),
+    "warnings, read, outcome",
     [
         (SIZES, 1, Outcome.WARN),
         # All tasks agree on a wrong size; not all was read; another warning.
@@ -69,7 +68,7 @@ def test_sizes_that_clients_do_not_see_alike_yet(warnings, read, outcome):
 
 
 @pytest.mark.parametrize(
-    ("declared", "seen", "saw"),
+    "declared, seen, saw",
     [
         (None, "", "nothing that compresses"),
         (True, "", "a target that compresses, as its site declares"),
@@ -84,7 +83,7 @@ def test_compression_that_a_node_sees_outweighs_the_site(declared, seen, saw):
 
 
 @pytest.mark.parametrize(
-    ("o_direct", "share", "outcome"),
+    "o_direct, share, outcome",
     [
         (False, 1.29, Outcome.OK),
         (False, 1.31, Outcome.INVALID),
@@ -103,57 +102,25 @@ def test_g8_lets_a_buffered_read_fetch_a_quarter_again(o_direct, share, outcome)
     assert finding.outcome is outcome, finding
 
 
-@pytest.mark.parametrize(
-    ("operations", "refused"), [(None, True), (500, True), (5000, False)]
-)
-def test_g8_knows_the_metadata_of_a_disturber(operations, refused):
-    """btrfs: its files cost 16 KiB each, also beside a stream that is direct."""
-    claimed = 376 * MIB
-    made = Disturber(Phase("create", {}, 1.0, operations=operations), 1.0, 1.0)
-    whole = said(
-        case("btrfs"),
-        "write",
-        2,
-        bytes_moved=claimed,
-        operations=376,
-        totals={"write": claimed},
-        disturber=made if operations else None,
-    )
-    moved = Reading(0, claimed + 50 * MIB)
-    one = task(asked=Reading(MIB, claimed), moved=moved, counters={"8:16": moved})
-    finding = bytes_witnessed(heard(whole, one, one).phase("write"))
-    assert (finding.outcome is Outcome.INVALID) is refused, finding
-
-
 NET, DISK, OTHER = "net", "254:0", "7:9"
 WAYS = (DISK, OTHER, "8:0", "8:16", "8:32", "8:48")
 
 
 @pytest.mark.parametrize(
-    ("wrote", "read", "outcome"),
+    "wrote, read, outcome",
     [
         ({NET: 1.0}, {NET: 1.0}, Outcome.WARN),
         ({NET: 1.0}, {NET: 0.5}, Outcome.INVALID),
-        ({NET: 1.0}, {}, Outcome.INVALID),
         # Bytes that were written did not pass here: nobody knows where those that are read would pass.
         ({NET: 0.5}, {NET: 0.5}, Outcome.WARN),
-        ({NET: 0.5}, {NET: 1.0}, Outcome.WARN),
-        ({}, {}, Outcome.WARN),
         # GPFS writes a copy to a disk of its own node, and one through the network. It reads the nearer one.
         ({NET: 1.0, DISK: 1.0}, {DISK: 1.0}, Outcome.WARN),
         ({NET: 1.0, DISK: 1.0}, {NET: 0.4, DISK: 0.4}, Outcome.INVALID),
         # A mirror reads a half from each disk.
         ({"8:0": 1.0, "8:16": 1.0}, {"8:0": 0.5, "8:16": 0.5}, Outcome.WARN),
         # A partition counts the bytes of its disk once more.
-        ({"8:0": 1.0, "8:1": 1.0}, {"8:0": 0.5, "8:1": 0.5}, Outcome.INVALID),
         # Copies on two servers; a file system over four disks of the node.
         ({NET: 2.0}, {NET: 1.0}, Outcome.WARN),
-        (
-            {"8:0": 0.25, "8:16": 0.25, "8:32": 0.25, "8:48": 0.25},
-            {"8:0": 0.5, "8:16": 0.5},
-            Outcome.WARN,
-        ),
-        ({"8:0": 0.5, "8:16": 0.5}, {"8:0": 0.2, "8:16": 0.2}, Outcome.INVALID),
     ],
 )
 def test_what_carried_the_writes_may_contradict_reads_and_confirms_none(
@@ -178,30 +145,23 @@ def test_what_carried_the_writes_may_contradict_reads_and_confirms_none(
     assert finding.outcome is outcome, finding
 
 
-@pytest.mark.parametrize(
-    ("moved", "outcome"),
-    [
-        # Device-mapper before Linux 6.5 counts, though the kernel says that it does not.
-        ([GIB, GIB], Outcome.OK),
-        ([GIB, GIB // 2], Outcome.INVALID),
-        ([GIB, 0], Outcome.INVALID),
-        # Later kernels tell the truth.
-        ([0, 0], Outcome.WARN),
-    ],
-)
-def test_a_device_that_the_kernel_says_it_does_not_count(moved, outcome):
-    whole, told = case().below(devices=("252:0",), disks=(), unsure=("252:0",)), {}
+@pytest.mark.parametrize("when", ["idle", "changes"])
+def test_a_device_that_the_kernel_does_not_count_at_either_end_is_no_evidence(when):
+    whole, told = case(), {}
     for name in ("write", "read"):
         whole = said(whole, name, 2, operations=None)
         each = {"asked": Reading(GIB, GIB), "moved": Reading(GIB, GIB)}
+        (device,) = whole.evidence.views[0].below.devices
         tasks = [
-            task(**each, counters={"252:0": Reading(count, count)}) for count in moved
+            task(**each, counters={device: Reading(count, count)})
+            for count in (GIB, GIB // 2)
         ]
         told |= heard(whole, *tasks, name=name).evidence.task_counters
-    seen = whole.alter(task_counters=told).phase("write")
-    assert bool(seen.case.counters) == any(moved)
-    finding = bytes_witnessed(seen)
-    assert finding.outcome is outcome, finding
+    whole = whole.alter(task_counters=told)
+    assert bytes_witnessed(whole.phase("write")).outcome is Outcome.INVALID
+    looks = [replace(look, silent=(device,)) for look in getattr(whole.evidence, when)]
+    seen = whole.alter(**{when: tuple(looks)}).phase("write")
+    assert bytes_witnessed(seen).outcome is Outcome.WARN
 
 
 def test_the_first_node_is_the_node_of_the_job_script():
@@ -248,7 +208,7 @@ def test_g19_gives_no_credit_for_what_only_reads():
 
 
 @pytest.mark.parametrize(
-    ("sharing", "of_tasks", "outcome"),
+    "sharing, of_tasks, outcome",
     [(1, False, Outcome.INVALID), (3, False, Outcome.WARN), (3, True, Outcome.INVALID)],
 )
 def test_servers_of_several_hosts_start_their_clocks_apart(sharing, of_tasks, outcome):
@@ -274,22 +234,6 @@ def test_servers_of_several_hosts_start_their_clocks_apart(sharing, of_tasks, ou
     assert finding.outcome is outcome, finding
 
 
-@pytest.mark.parametrize(("processes", "refused"), [(3, False), (4, True), (10, True)])
-def test_g22_counts_the_jobs_of_fio(processes, refused, monkeypatch):
-    """Its options say two jobs: two processes, and fio before them. A script may start other programs."""
-    whole = heard(said(case(), "write", tool="fio", tasks=2), task()).alter(
-        processes=((1.1, 1), (1.2, processes), (1.8, processes), (1.9, 1))
-    )
-    monkeypatch.setattr(origin, "objection", lambda execution: "")
-    finding = origin.tool_integrity(whole.phase("write"))
-    assert (
-        f"had {processes - 1} processes for its 2 job(s)" in finding.saw
-    ) is refused, finding
-    assert not refused or finding.outcome is Outcome.INVALID
-    script = whole.alter(nodes=({"script.fio": "#!/bin/sh"},))
-    assert "processes for its" not in origin.tool_integrity(script.phase("write")).saw
-
-
 def timed(tool, ended, parameters, **left):
     """A case that makes files in 2 s, as its tool says, and whose only task ran for longer."""
     whole = said(
@@ -299,6 +243,7 @@ def timed(tool, ended, parameters, **left):
         seconds=2.0,
         tool=tool,
         parameters=parameters,
+        job_processes=tool == "fio",
     )
     return heard(
         whole.planned("write", direction="metadata"),
@@ -307,7 +252,7 @@ def timed(tool, ended, parameters, **left):
 
 
 @pytest.mark.parametrize(
-    ("tool", "told_of", "outcome"),
+    "tool, told_of, outcome",
     [
         ("mdtest", {"begins_at": 700, "iterations": 1}, Outcome.INVALID),
         (
@@ -334,7 +279,7 @@ def test_how_long_a_tool_worked(tool, told_of, outcome):
 
 
 @pytest.mark.parametrize(
-    ("nodes", "ended", "outcome"),
+    "nodes, ended, outcome",
     [
         (1, 9.4, Outcome.OK),
         (1, 9.6, Outcome.INVALID),
@@ -361,21 +306,17 @@ def test_a_tool_whose_lines_were_kept_back_has_its_run_time_and_a_start(
 
 
 @pytest.mark.parametrize(
-    ("written", "unlink", "syncs", "outcome"),
+    "written, syncs, outcome",
     [
-        ((640_000, 640_000), "0", True, Outcome.OK),
-        ((640_000, 639_999), "0", True, Outcome.INVALID),
-        ((639_999, 640_000), "0", True, Outcome.INVALID),
-        # fio removed them itself, perhaps before they were written.
-        ((640_000, 0), "1", True, Outcome.OK),
+        ((640_000, 640_000), True, Outcome.OK),
+        ((640_000, 639_999), True, Outcome.INVALID),
+        ((639_999, 640_000), True, Outcome.INVALID),
         # They wait in memory, as nobody asked for a sync.
-        ((640_000, 0), "0", False, Outcome.OK),
+        ((640_000, 0), False, Outcome.OK),
     ],
 )
-def test_files_of_each_execution_are_held_against_its_devices(
-    written, unlink, syncs, outcome
-):
-    made = {"name": "create", "operations": 10_000, "parameters": {"unlink": unlink}}
+def test_files_of_each_execution_are_held_against_its_devices(written, syncs, outcome):
+    made = {"name": "create", "operations": 10_000}
     whole = said(case(), "write", 2, **made).planned(
         "write", direction="metadata", syncs=syncs
     )
@@ -385,7 +326,7 @@ def test_files_of_each_execution_are_held_against_its_devices(
 
 
 @pytest.mark.parametrize(
-    ("kind", "options", "name", "size", "credit"),
+    "kind, options, name, size, credit",
     [
         ("ext4", "rw", "write", 4096, 204),  # a twentieth of the data
         ("ext4", "rw", "write", 1 << 20, 2304),
@@ -407,18 +348,3 @@ def test_how_much_a_file_system_may_write_beside_an_operation(
     seen = whole.declared(target={"type": kind}).alter(views=(mounted,)).phase("write")
     (one,) = seen.executions
     assert others._beside(one).written // 1000 == credit
-
-
-@pytest.mark.parametrize(
-    ("read", "outcome"), [(973, Outcome.OK), (900, Outcome.INVALID)]
-)
-def test_g8_asks_the_disks_below_devices_that_are_read(read, outcome):
-    """A loop device over a file with holes answers, and its file's disk moves nothing."""
-    whole = said(case(disks=("8:0",)), "write", name="devices", bytes_moved=GIB)
-    whole = whole.planned(
-        "write", direction="elsewhere", of_devices=True, launch="once"
-    )
-    counters = {"7:0": Reading(GIB, 0), "8:0": Reading(read * MIB, 0)}
-    one = task(asked=Reading(GIB, 0), moved=Reading(GIB, 0), counters=counters)
-    finding = bytes_witnessed(heard(whole, one).phase("write"))
-    assert finding.outcome is outcome, finding

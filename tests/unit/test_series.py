@@ -3,7 +3,6 @@
 import pytest
 
 from iogauge.core.measurement import (
-    Moment,
     Phase,
     Quantity,
     ToolOutput,
@@ -20,7 +19,6 @@ from iogauge.plan.observations import (
 from iogauge.plan.stage import PhaseRun
 from iogauge_extras.loads.series import (
     SERIES,
-    Change,
     Dip,
     Series,
     series_of_instants,
@@ -62,9 +60,7 @@ def series(rates):
 
 def output(seconds, mib_s=100.0):
     phase = Phase("write", {"bw": Quantity(mib_s, "MiB/s")}, seconds)
-    return ToolOutput(
-        "fio", "3.33", (phase,), moments=(Moment("timestamp", BOOTED + RUN.ended),)
-    )
+    return ToolOutput("fio", "3.33", (phase,), parameters={"ended": BOOTED + RUN.ended})
 
 
 def test_a_steady_write_is_as_long_as_the_tool_says():
@@ -72,7 +68,7 @@ def test_a_steady_write_is_as_long_as_the_tool_says():
     assert len(found.rates) == 300
     assert found.mean == pytest.approx(100 * MIB, rel=0.01)
     assert max(found.windows) == pytest.approx(min(found.windows), rel=0.01)
-    assert (found.dips, found.change) == ([], None)
+    assert found.dips == []
 
 
 def test_a_stall_is_a_dip_of_its_length_and_depth():
@@ -89,15 +85,6 @@ def test_a_stall_is_a_dip_of_its_length_and_depth():
         pytest.approx(3, abs=1),
     )
     assert longest.lowest == pytest.approx(0.1, abs=0.01)
-
-
-def test_burst_credits_that_are_used_up_are_a_change_of_level():
-    found = series([300.0] * 200 + [100.0] * 400).change
-    assert found.at_s == pytest.approx(200, abs=1)
-    assert (found.before / MIB, found.after / MIB) == (
-        pytest.approx(300),
-        pytest.approx(100),
-    )
 
 
 def test_the_worst_minute_and_the_best_are_the_tools_bandwidth_times_their_share():
@@ -139,7 +126,7 @@ def g17(*series):
     return found
 
 
-def test_g17_names_levels_and_dips():
+def test_g17_names_dips():
     assert figures.steadiness(data().phase("read")) is None
     steady = Series(1.0, (100.0 * MIB,) * 60)
     assert g17(steady, steady).outcome is Outcome.OK
@@ -147,8 +134,6 @@ def test_g17_names_levels_and_dips():
     found = g17(steady, Series(1.0, rates, BOOTED))
     assert found.outcome is Outcome.WARN
     assert found.saw == (
-        "repetition 2: from 300.0 MiB/s to 100.0 MiB/s after 40 s (11:07:20 UTC); repetition 2: 1 dip(s), the longest of "
-        "5.00 s after 100 s (11:08:20 UTC), down to 20% of the median"
+        "repetition 2: 1 dip(s), the longest of 5.00 s after 100 s (11:08:20 UTC), down to 20% of the median"
     )
     assert Series(1.0, rates).dips == [Dip(100.0, 5.0, pytest.approx(0.2))]
-    assert Series(1.0, rates).change == Change(40.0, 300.0 * MIB, 100.0 * MIB)

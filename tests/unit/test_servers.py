@@ -106,11 +106,11 @@ class Servers:
             str(target),
             type=mount.type,
             source=mount.source,
-            lock=None,
+            locks=(),
             session="session",
         )
         (self.stage / "case.json").write_text(json.dumps(order.to_json()))
-        agent = f"sh {JOB_FILES}/agent.sh {sys.executable}"
+        agent = f"/bin/sh {JOB_FILES}/agent.sh {sys.executable}"
         (self.stage / "job").write_text(
             f"export IOG_DIR=$CASE_DIR\n. {JOB_FILES}/job.sh\n. {JOB_FILES}/servers.sh\niog_prepare() {{\n{prepare}\n}}\n"
             f"iog_case() {{\n{case}\n}}\niog_open {agent} open case.json\niog_prepare\niog_repeat 1 1 iog_case\n"
@@ -124,10 +124,10 @@ class Servers:
 
     def attend(self, program=None):
         """An agent by itself with a server on the loopback interface; returns the server's address and process, too."""
-        self.job("exit").communicate(timeout=60)
+        self.job("exit").communicate(timeout=600)
         self.directory.mkdir(parents=True, exist_ok=True)
         (self.stage / "agents.lease").write_text("1\n")
-        agent = ["sh", str(JOB_FILES / "agent.sh"), sys.executable]
+        agent = ["/bin/sh", str(JOB_FILES / "agent.sh"), sys.executable]
         words = [*agent, "attend", str(self.stage)]
         process = self.start(
             [*words, str(self.directory), program or shutil.which("fio") or "", "lo"]
@@ -260,7 +260,7 @@ def test_a_job_that_is_ended_in_the_middle_leaves_nothing(servers, name):
 
 
 @pytest.mark.parametrize(
-    ("start", "message"),
+    "start, message",
     [
         ("iog_agents fio 1 none0", "no IPv4 address of none0: name an interface"),
         ("iog_agents fio 2 lo", "1 of 2 nodes answered within 6 s"),
@@ -286,25 +286,6 @@ def test_servers_at_one_address_would_share_their_files(servers):
     wait_for(servers.all_gone, 10, "the end of all processes")
 
 
-def test_the_agent_of_each_node_looks_before_and_after_its_first_task(servers):
-    launch = servers.bin / "launch"
-    witness = f'sh {JOB_FILES}/witness.sh "$IOG_STAGE" "work.$IOG_REP"'
-    status, printed = servers.run(
-        f"iog_agents '' 3 '' {launch}", f"iog_phase work {launch} {witness} sleep 0.1"
-    )
-    assert status == 0, printed
-    wait_for(servers.all_gone, 10, "the end of all processes")
-    noted = observations.read(servers.stage)
-    assert {host for host, _ in noted.grown} == {"n1", "n2", "n3"}
-    assert {task.host for task in noted.tasks} == {"n1", "n2", "n3"}
-    for (host, _), (started, growth) in noted.grown.items():
-        (task,) = (one for one in noted.tasks if one.host == host)
-        assert started <= task.started + 0.01
-        assert growth["net"]
-    assert not noted.damaged
-    assert not list(servers.stage.glob("agent.*"))
-
-
 # --- what ends an agent ---------------------------------------------------------------------------
 
 
@@ -321,7 +302,7 @@ def kill_fio(process, server):
 
 
 @pytest.mark.parametrize(
-    ("end", "message"),
+    "end, message",
     [
         (end_launcher, ""),
         (kill_launcher, "what started it is gone"),
@@ -333,7 +314,7 @@ def test_what_ends_an_agent_ends_the_jobs_of_its_server(servers, end, message):
     client = servers.start(["fio", f"--client={address}", "long.fio"])
     wait_for(servers.busy, 30, "fio's processes")
     end(process, server)
-    printed, _ = process.communicate(timeout=100)
+    printed, _ = process.communicate(timeout=600)
     assert message in printed
     client.kill()
     client.communicate()
@@ -343,7 +324,7 @@ def test_what_ends_an_agent_ends_the_jobs_of_its_server(servers, end, message):
 def test_a_lease_that_is_not_renewed_ends_the_agent(servers):
     servers.environment["IOG_SERVERS_LEASE"] = "1"
     process, _, _ = servers.attend()
-    printed, _ = process.communicate(timeout=60)
+    printed, _ = process.communicate(timeout=600)
     assert "did not renew" in printed
     wait_for(servers.all_gone, 20, "the end of all processes")
 

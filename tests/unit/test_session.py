@@ -34,7 +34,7 @@ def test_a_relative_place_is_refused(monkeypatch, value):
 
 
 @pytest.mark.parametrize(
-    ("value", "gate"), [("1", True), ("YES", True), ("", False), ("0", False)]
+    "value, gate", [("1", True), ("YES", True), ("", False), ("0", False)]
 )
 def test_gate(monkeypatch, value, gate):
     monkeypatch.setenv("IOGAUGE_GATE", value)
@@ -95,7 +95,7 @@ def test_what_cannot_be_removed_is_said_with_the_command(tmp_path, capsys):
 
 
 @pytest.mark.parametrize(
-    ("gate", "words", "decided", "status"),
+    "gate, words, decided, status",
     [
         ("1", ["-r"], 0, 1),
         ("1", ["-rv"], 0, 1),

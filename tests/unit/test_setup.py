@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
+from support.project import ROOT
 from support.shell import completed, script
 
-ROOT = Path(__file__).resolve().parents[2]
 _NAMES = (
     "awk basename bash cat cp cut dirname env flock grep head id ldd "
     "mkdir mv paste printf readlink rm sed sha256sum sleep sort tail touch tr"
@@ -179,36 +179,6 @@ def test_stack_is_that_of_the_site(project):
     )
 
 
-def test_environment_by_who_names_it(project):
-    def told(*words, **env):
-        done = project.run("bash", "ci/environment", *words, env=env)
-        return done.returncode, (done.stdout + done.stderr).strip()
-
-    assert told() == (0, "environments/local")
-    assert told("--named") == (0, "")
-    site_settings(project, "mysite", "mysite-gpu")
-    both = "environments/mysite\nenvironments/mysite-gpu"
-    assert told() == told("--named") == (0, both)
-    assert told(IOGAUGE_ENVIRONMENT="environments/mysite-gpu") == (
-        0,
-        "environments/mysite-gpu",
-    )
-    assert told("mysite", IOGAUGE_ENVIRONMENT="mysite-gpu") == (
-        0,
-        "environments/mysite",
-    )
-    assert told("nowhere")[0] == 2
-    outside = (
-        project.root.parent / "repository/environments/mine"
-    )  # of a site outside the clone
-    outside.mkdir(parents=True)
-    (outside / "spack.yaml").touch()
-    stub(project.root / ".venv/bin/python", f"echo {outside}")
-    assert told() == (0, str(outside))
-    stub(project.root / ".venv/bin/python", "exit 1")
-    assert told()[0] == 2
-
-
 def test_stack_takes_the_launcher_beside_the_library(project, tmp_path):
     """Another MPI comes first on PATH; ior's own is in the prefix of its library."""
     right, wrong = tmp_path / "openmpi", tmp_path / "other"
@@ -229,20 +199,6 @@ def test_stack_takes_the_launcher_beside_the_library(project, tmp_path):
 
     done = project.stack(path=[right / "bin", project.bin])
     assert "comes first" not in done.stdout
-
-
-def test_stack_reports_a_launcher_of_another_mpi(project):
-    for name in ("ior", "mdtest", "fio"):
-        stub(project.bin / name)
-    stub(project.bin / "mpirun", HYDRA)
-    project.linked_with("/nonexistent/lib/libmpi.so.40")
-    done = project.stack()
-    assert done.returncode == 0
-    assert (
-        "missing: the mpirun of /nonexistent/lib/libmpi.so.40, with which"
-        in done.stdout
-    )
-    assert "each task would run alone" in done.stdout
 
 
 def test_setup_refuses_a_path_that_no_job_script_can_hold(project):
@@ -299,19 +255,6 @@ def test_activate_sets_the_variables_and_is_idempotent(project, shell, options):
     assert f"IOGAUGE_ROOT={project.root}" in environment
     assert not [line for line in environment if line.startswith("PYTHONHOME=")]
     assert f"RFM_CONFIG_PATH={project.root}/site-configs" in environment
-
-
-def test_the_line_for_cron_works_in_its_shell(project):
-    """cron runs /bin/sh in the home directory."""
-    project.make_ready()
-    stub(project.root / ".venv/bin/iogauge", 'echo "iogauge $*"')
-    text = (ROOT / "docs/safety.md").read_text()
-    (line,) = re.findall(r"^ +17 5 \* \* \* +(.*)$", text, re.MULTILINE)
-    command = line.replace("/path/to/iogauge/activate", f"'{project.root}/activate'")
-    assert command != line
-    done = project.run("/bin/sh", "-c", f"cd /; {command}")
-    assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout == "iogauge clean --target /scratch/bench\n"
 
 
 @pytest.mark.parametrize("shell", SHELLS)
@@ -404,20 +347,6 @@ def test_an_error_names_each_way_that_was_tried(project):
     done = bring(project)
     assert done.returncode == 0, "what is there is measured"
     assert "missing: ior: ci/bring" in done.stdout
-
-
-def test_progress_counts_the_packages_that_spack_builds(project):
-    view = project.root / "environments/bench/.spack-env/view/bin"
-    done = bring(project)
-    stub(
-        project.root / "ci/build-stack",
-        "echo ' -   abc  iogauge-stack'; echo ' -   bcd      ^fio'; echo '[ ] bcd fio@3.42 build (1s)';"
-        f"echo '[+] bcd fio@3.42 /x (2s)'; mkdir -p {view}; cp {sys.executable} {view}/fio",
-    )
-    stub(project.bin / "id", "echo 1000")
-    done = project.run("bash", "ci/bring")
-    assert "fio@3.42: build (0 of 2 packages are ready)" in done.stderr
-    assert listed(done.stdout)["fio"] == str(view / "fio")
 
 
 # ----- lock files, Makefile, layout -----------------------------------------------------------------

@@ -3,6 +3,7 @@
 import copy
 import os
 import re
+import socket
 from types import SimpleNamespace
 
 import jsonschema
@@ -79,103 +80,19 @@ def test_a_sound_site_has_no_mistake():
 
 
 @pytest.mark.parametrize(
-    ("below", "allowed"),
+    "path, value, start, allowed",
     [
-        ("", "target, node, scale, limits, topology"),
-        ("limits.", "case_bytes, case_files, phase_seconds, repetitions"),
-        (
-            "topology.",
-            "source, clients, servers, devices, targets, out, metadata_targets, efficiency",
-        ),
-        ("cases.FioMetadata.", "nodes, tasks_per_node, case_bytes"),
-    ],
-)
-def test_an_unknown_key_is_named_with_the_known_ones(below, allowed):
-    own = {
-        "cases": {"FioMetadata": {}},
-        "tiers": {"quick": {}},
-    }
-    data = changed(EXTRAS, GOOD["systems"][0]["partitions"][0]["extras"] | own)
-    (mistake,) = mistakes(changed(f"{EXTRAS}.{below}colour", "red", data))
-    assert mistake.startswith(
-        f"{NAMED}.extras.{below}colour: found an unknown key; allowed: the keys {allowed}"
-    )
-
-
-@pytest.mark.parametrize(
-    ("path", "value", "said", "allowed"),
-    [
-        (
-            f"{EXTRAS}.limits.case_bytes",
-            "1 GB/s",
-            "limits.case_bytes: '1 GB/s' is not a size",
-            "'4 GiB' (units: B, kB",
-        ),
-        (
-            f"{EXTRAS}.node.memory",
-            "0 B",
-            "node.memory: found '0 B'; allowed: greater than 0",
-            "",
-        ),
-        (
-            f"{EXTRAS}.target.path",
-            "here",
-            "target.path: 'here' must be",
-            "absolute path",
-        ),
         (
             f"{EXTRAS}.target",
             {"path": "$DW", "type": "xfs", "uuid": "a"},
-            "target: uuid: $DW is another file system in every job: leave it out",
+            f"{NAMED}.extras.target: uuid: $DW is another file system in every job: leave it out",
             "",
-        ),
-    ],
-)
-def test_a_mistake_under_extras(path, value, said, allowed):
-    (mistake,) = mistakes(changed(path, value))
-    assert mistake.startswith(f"{NAMED}.extras.{said}"), mistake
-    assert allowed in mistake
-
-
-@pytest.mark.parametrize(
-    ("path", "value", "start", "allowed"),
-    [
-        (
-            f"{PARTITION}.time_limit",
-            DELETE,
-            f"{NAMED}.time_limit: found nothing",
-            "30m",
-        ),
-        (f"{PARTITION}.max_jobs", 4, f"{NAMED}.max_jobs: found 4", "1: two cases"),
-        (
-            "environments.0.features",
-            ["ioor"],
-            "environments.env.features: found feature 'ioor'",
-            "fio, fio-metadata, io500, ior",
-        ),
-        (
-            "systems.0.name",
-            "other",
-            "systems: found systems: other",
-            "named 'good' as its folder",
-        ),
-        (
-            f"{PARTITION}.scheduler",
-            DELETE,
-            f"{NAMED}.scheduler: this key is missing",
-            "",
-        ),
-        (
-            f"{PARTITION}.modules",
-            ["openmpi/9.9"],
-            f"{NAMED}.modules: found ['openmpi/9.9']",
-            "systems.good.modules_system, one of tmod4, envmod, lmod, spack: without it no module",
         ),
         (
             "environments.0.modules",
             [{"name": "lustre"}],
             "environments.env.modules: found [",
-            "systems.good.modules_system",
+            "systems.good.modules_system, one of tmod4, envmod, lmod, spack: without it no module",
         ),
         (
             f"{PARTITION}.sched_options",
@@ -184,22 +101,16 @@ def test_a_mistake_under_extras(path, value, said, allowed):
             "the keys hosts, ignore_reqnodenotavail",
         ),
         (
-            "systems.0.modules",
-            ["a"],
-            "systems.good.modules: found ['a']",
-            "modules_system, one of",
-        ),
-        (
-            f"{PARTITION}.access",
-            ["-A x"],
-            f"{NAMED}.access: found ['-A x']",
-            "takes no options",
-        ),
-        (
             f"{PARTITION}.resources",
             [{"name": "disk", "options": ["--disk=1"]}],
             f"{NAMED}.resources: found [",
             "nothing: scheduler local takes no options. Name the scheduler that does",
+        ),
+        (
+            f"{EXTRAS}.in_turn",
+            ["n1"],
+            f"{NAMED}.extras.in_turn: found ['n1']",
+            "only Slurm and extras.hosts",
         ),
         (
             "systems.0.hostnames",
@@ -209,16 +120,10 @@ def test_a_mistake_under_extras(path, value, said, allowed):
         ),
     ],
 )
-def test_a_mistake_elsewhere(path, value, start, allowed):
+def test_a_mistake_that_the_table_has_not(path, value, start, allowed):
     (mistake,) = mistakes(changed(path, value))
     assert mistake.startswith(start), mistake
     assert allowed in mistake
-
-
-@pytest.mark.parametrize("data", [None, []])
-def test_content_that_is_no_mapping_is_a_mistake(data):
-    (mistake,) = mistakes(data)
-    assert mistake.endswith("a mapping with systems and environments")
 
 
 def test_two_partitions_of_one_name_are_a_mistake():
@@ -249,7 +154,7 @@ def detecting(**extras):
 
 
 @pytest.mark.parametrize(
-    ("extras", "word"),
+    "extras, word",
     [
         ({"limits": 5}, "limits: found 5"),
         ({"node": {"cores": 0, "memory": "1 GiB"}}, "node.cores: found 0"),
@@ -283,24 +188,24 @@ def systems(config):
 
 
 BROKEN = {
-    "extras": (changed(f"{EXTRAS}.node.cores", 0), ["broken.*"]),
-    "hostnames": (changed("systems.0.hostnames", ["(", "good[0-9]"]), ["broken[0-9]"]),
-    "schema": (changed(f"{PARTITION}.scheduler", DELETE), ["broken.*"]),
+    "extras": (changed(f"{EXTRAS}.node.cores", 0), ["broken7"]),
+    "hostnames": (changed("systems.0.hostnames", ["(", "good[0-9]"]), ["broken7"]),
+    "schema": (changed(f"{PARTITION}.scheduler", DELETE), ["broken7"]),
     "yaml": ("systems: [", []),
     "duplicate": ("systems: []\nsystems: []\n", []),
     "no_mapping": ("systems: [5]\n", []),
-    "no_environments": (changed("environments", DELETE), ["broken.*"]),
+    "no_environments": (changed("environments", DELETE), ["broken7"]),
 }
 
 
 @pytest.mark.parametrize("kind", BROKEN)
-def test_a_broken_site_does_not_disable_the_others(sites, capsys, kind):
+def test_a_broken_site_does_not_disable_the_others(sites, capsys, monkeypatch, kind):
     data, hosts = BROKEN[kind]
+    monkeypatch.setattr(socket, "gethostname", lambda: "broken7")
     for name in ("alpha", "omega"):
         put(sites, name)
     put(sites, "broken", data)
     config = configuration.load(sites)
-    assert list(systems(config)) == ["alpha", "broken", "omega"]
     assert "iogauge: site broken is disabled: " in capsys.readouterr().err
     stand_in = systems(config)["broken"]
     assert stand_in["hostnames"] == hosts
@@ -308,8 +213,10 @@ def test_a_broken_site_does_not_disable_the_others(sites, capsys, kind):
     assert "features" not in partition
     assert partition["extras"]["mistakes"]
     for name in ("alpha", "omega"):
-        (partition,) = systems(config)[name]["partitions"]
-        assert partition["features"] == ["o_direct", "target"]
+        monkeypatch.setenv("RFM_SYSTEM", name)
+        (named,) = configuration.load(sites)["systems"]
+        assert named["partitions"][0]["features"] == ["o_direct", "target"]
+        assert capsys.readouterr().err == ""
     jsonschema.Draft7Validator(mistakes_of.reframe_schema()).validate(config)
     for system in config["systems"]:
         for pattern in system["hostnames"]:
@@ -379,7 +286,7 @@ def system(*extras):
 
 
 @pytest.mark.parametrize(
-    ("extras", "message"),
+    "extras, message",
     [
         ([{"mistakes": ["f: one", "f: two"]}], "has 2 mistake.*f: one\n.*f: two"),
         ([{"target": {}}, {"mistakes": ["one"]}], "has 1 mistake"),
@@ -445,24 +352,3 @@ def test_an_environment_gets_what_its_stack_has_built(tmp_path, monkeypatch):
         "fio": "f",
         "mpi": "m",
     }
-
-
-@pytest.mark.parametrize(
-    ("path", "value", "said"),
-    [
-        (
-            "systems.0.partitions.0.environs",
-            ["envv"],
-            "environment 'envv' (did you mean env?); allowed: env",
-        ),
-        (
-            "systems.0.partitions.0.launcher",
-            "mpiexe",
-            "launcher 'mpiexe' (did you mean mpiexec?)",
-        ),
-        ("environments.0.features", ["iro"], "feature 'iro' (did you mean ior?)"),
-    ],
-)
-def test_a_name_that_reframe_stops_at_or_selects_nothing_for(path, value, said):
-    (mistake,) = mistakes(changed(path, value))
-    assert said in mistake

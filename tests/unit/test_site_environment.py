@@ -32,7 +32,7 @@ def folders(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("system", "host", "found"),
+    "system, host, found",
     [
         ("two", "login1", ["two-cpu", "two-gpu"]),
         ("two:cpu", "login1", ["two-cpu"]),
@@ -46,7 +46,7 @@ def test_stacks_of_the_selected_site(folders, system, host, found):
 
 
 @pytest.mark.parametrize(
-    ("system", "said"),
+    "system, said",
     [("three", "no site three; known: one, two"), ("one:x", "known: cpu, gpu")],
 )
 def test_what_does_not_exist_is_refused(folders, system, said):

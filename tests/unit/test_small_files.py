@@ -13,7 +13,7 @@ DATA = 3901 * 40
 
 
 @pytest.mark.parametrize(
-    ("target", "claims"),
+    "target, claims",
     [
         ({"type": "ext4"}, True),
         ({"type": "btrfs", "compresses": True}, False),

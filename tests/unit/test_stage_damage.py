@@ -39,8 +39,8 @@ def _no_waiting_for_other_nodes(monkeypatch):
     monkeypatch.setattr(collect, "ANSWER_S", 0.0)
 
 
-def verdict_of(stage, nodes=1):
-    plan = healthy.plan(nodes=nodes)
+def verdict_of(stage):
+    plan = healthy.plan()
     started = time.process_time()
     try:
         found = collect.collect(stage, plan, 0, ("s", "c"))
@@ -163,22 +163,13 @@ def test_every_cut_of_what_the_verdict_rests_on(good):
         with TemporaryDirectory() as folder:
             copy = shutil.copytree(good, Path(folder, "copy"))
             end = len(whole.rstrip())
-            for cut in [*range(0, end, 11), *range(end - 8, end)]:
+            for cut in [*range(0, end, 31), *range(end - 8, end)]:
                 (copy / name).write_bytes(whole[:cut])
                 found = verdict_of(copy)
                 assert (
                     isinstance(found, ToolOutputError)
                     or found.verdict is not Verdict.PASS
                 ), cut
-
-
-def test_the_answer_of_one_node_does_not_stand_for_another(tmp_path):
-    stage = healthy.build(tmp_path / "stage", nodes=2)
-    others = (stage / "seen.n2.jsonl").read_text()
-    (stage / "seen.n1.jsonl").write_text(others)
-    found = verdict_of(stage, 2)
-    assert isinstance(found, ToolOutputError)
-    assert "n1 gave the answer of 'n2'" in str(found)
 
 
 def test_a_job_that_did_not_begin_tells_what_its_shell_said(tmp_path):

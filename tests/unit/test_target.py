@@ -5,19 +5,10 @@ import copy
 import pytest
 from pydantic import ValidationError
 
-from iogauge.site.extras import PartitionExtras
+from iogauge.site.extras import PartitionExtras, Target
+from support.extras import EXTRAS
 
-GOOD = {
-    "target": {"path": "/scratch", "type": "ext4"},
-    "node": {"cores": 4, "memory": "16 GiB"},
-    "scale": {"tasks_per_node": 2},
-    "limits": {
-        "case_bytes": "1 GiB",
-        "case_files": 100,
-        "phase_seconds": "2 s",
-        "tier": "quick",
-    },
-}
+GOOD = EXTRAS | {"target": {"path": "/scratch", "type": "ext4"}}
 
 
 def changed(path, value):
@@ -31,12 +22,6 @@ def changed(path, value):
     else:
         place[last] = value
     return data
-
-
-@pytest.mark.parametrize("path", [f"{part}.x" for part in GOOD])
-def test_an_unknown_key_is_refused_at_every_level(path):
-    with pytest.raises(ValidationError, match="Extra inputs"):
-        PartitionExtras.of_partition(changed(path, 1))
 
 
 def test_the_smallest_case_is_one_mebibyte():
@@ -71,22 +56,7 @@ def test_a_tier_may_have_sizes_of_its_own_and_a_check_others_in_every_tier():
 
 
 @pytest.mark.parametrize(
-    ("extras", "message"),
-    [
-        ({"sweeps": {"servers": [1, 2, 1]}}, "servers names a point twice"),
-        ({"sweeps": {"stripe_sizes": ["100000 B"]}}, "multiple of 65536"),
-        ({"hosts": ["n1", "-x"]}, "String should match"),
-        ({"interface": "eth0; rm"}, "String should match"),
-        ({"rights": ["root"]}, "lustre-checksums"),
-    ],
-)
-def test_what_makes_no_sense_is_refused(extras, message):
-    with pytest.raises(ValidationError, match=message):
-        PartitionExtras.of_partition({**GOOD, **extras})
-
-
-@pytest.mark.parametrize(
-    ("target", "striped_by"),
+    "target, striped_by",
     [
         ({"type": "lustre"}, "lustre"),
         ({"type": "ext4"}, "none"),
@@ -106,19 +76,40 @@ def test_no_other_use_of_a_dollar_is_a_path(path):
 
 
 @pytest.mark.parametrize(
-    ("path", "lock", "place", "places"),
+    "path, lock, place",
     [
-        ("/scratch", None, "/scratch", ("/scratch",)),
-        ("/scratch", "/locks", "/locks", ("/scratch", "/locks")),
-        ("/scratch", "/scratch", "/scratch", ("/scratch",)),
-        ("$DW_JOB_STRIPED", None, None, ()),
-        ("$DW_JOB_STRIPED", "/locks", "/locks", ("/locks",)),
+        ("/scratch", None, "/scratch"),
+        ("/scratch", "/locks", "/locks"),
+        ("$DW_JOB_STRIPED", None, None),
+        ("$DW_JOB_STRIPED", "/locks", "/locks"),
     ],
 )
-def test_where_the_lock_is(path, lock, place, places):
+def test_where_the_lock_is(path, lock, place):
     target = {"path": path, "type": "ext4", "lock": lock}
     extras = PartitionExtras.of_partition(changed("target", target))
-    assert (extras.target.lock_place, extras.target.places) == (place, places)
+    assert extras.target.lock_place == place
+
+
+def test_partitions_on_one_file_system_have_one_lock():
+    """Five partitions of a real Lustre ran at once and loaded each other."""
+
+    def target(path, **more):
+        return Target(path=path, type="lustre", **more)
+
+    first = target("/s/a", uuid="x-0", source="mgs@tcp:/s")
+    by_uuid = target("/s/b", uuid="x-0")
+    by_source = target("/s/c", source="mgs@tcp:/s")
+    declared = target("/s/d", uuid="x-0", lock="/s/locks")
+    disks = [target(f"/disk{n}", source="/dev/sda1") for n in range(2)]
+    assert by_uuid.locks([first, by_uuid]) == ("/s/a", "/s/b")
+    assert first.locks([first, by_uuid]) == ("/s/a",)
+    assert by_source.locks([by_source, target("/s/e", source="mgs@tcp:/s")]) == (
+        "/s/c",
+    )
+    assert by_uuid.locks([first, by_uuid, declared]) == ("/s/locks", "/s/b")
+    assert declared.locks([first, declared]) == ("/s/locks",)
+    assert disks[1].locks(disks) == ("/disk1",)
+    assert by_uuid.locks([target("/t", uuid="y-0"), by_uuid]) == ("/s/b",)
 
 
 @pytest.mark.parametrize("lock", ["locks", "$HOME", "/a/../b", "/a b", ""])

@@ -2,8 +2,6 @@
 
 import json
 import os
-import subprocess
-from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -12,9 +10,10 @@ from hypothesis import strategies as st
 from iogauge.node import mounts
 from iogauge.node.lustre import checksums
 from iogauge.node.lustre.checksums import TunableError
+from support.project import TESTS
 from support.shell import completed
 
-STAND_INS = Path(__file__).parents[1] / "support" / "lustre"
+STAND_INS = TESTS / "support" / "lustre"
 
 
 @pytest.fixture
@@ -47,9 +46,7 @@ def test_what_was_found_is_put_back(client):
 @pytest.mark.slow
 def test_a_second_change_does_not_forget_what_was_there_first(client):
     """Off, on, and killed: the next job finds the first value, not the second."""
-    subprocess.run(
-        ["lctl", "set_param", "osc.*.checksums=0"], check=True, capture_output=True
-    )
+    completed(["lctl", "set_param", "osc.*.checksums=0"], check=True)
     checksums.switch_checksums(True, "*", client)
     checksums.switch_checksums(False, "*", client)
     checksums.switch_checksums(True, "*", client)
@@ -107,7 +104,7 @@ def test_without_lctl_the_message_says_what_to_do(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("source", "name"),
+    "source, name",
     [
         ("10.0.0.1@tcp:/scratch", "scratch"),
         ("10.0.0.1@o2ib:10.0.0.2@o2ib:/work/sub", "work"),

@@ -41,20 +41,16 @@ def mb(*values):
 
 
 @pytest.mark.parametrize(
-    ("samples", "message"),
+    "samples, message",
     [
         ({}, "bw is missing: 0 sample.* 3 expected"),
-        ({"bandwidth": mb(1, 1, 1)}, "bw is missing"),
-        ({"bw": mb(1, 1)}, "2 sample.* 3 expected"),
         ({"bw": mb(1, 1, 1, 1)}, "4 sample"),
         (
             {"bw": [*mb(1, 1), Quantity(1, "MB/s")]},
             "came in 'MB/s', declared is 'MiB/s'",
         ),
         ({"bw": mb(1, 0, 1)}, "is 0 MiB/s"),
-        ({"bw": mb(1, -1, 1)}, "is -1 MiB/s"),
         ({"bw": mb(1, 1, math.nan)}, "is nan MiB/s"),
-        ({"bw": mb(math.inf, 1, 1)}, "is inf MiB/s"),
     ],
 )
 def test_samples_that_prove_nothing_are_refused(samples, message):
@@ -146,7 +142,7 @@ def test_the_verdict_is_that_of_an_independent_oracle(
 
 
 @pytest.mark.parametrize(
-    ("values", "beyond"),
+    "values, beyond",
     [
         ([50, 60], True),
         ([80, 89], True),
@@ -166,7 +162,7 @@ def test_what_misses_by_more_than_it_scatters(values, beyond):
 
 
 @pytest.mark.parametrize(
-    ("median", "verdict"),
+    "median, verdict",
     [
         (90.0, Verdict.PASS),
         (89.999, Verdict.FAIL),
@@ -200,7 +196,7 @@ def test_a_reference_in_another_unit_is_not_compared():
 
 
 @pytest.mark.parametrize(
-    ("median", "open_value", "verdict"),
+    "median, open_value, verdict",
     [
         (95.0, None, Verdict.PASS),
         (95.0, 95.0, Verdict.PASS),
@@ -246,6 +242,12 @@ def on(day, value):
 
 
 def test_after_the_last_day_a_failure_is_one_like_any_other_and_says_so():
+    expected = on(LAST, 50.0)
+    assert expected.failed_as_expected
+    assert (
+        expected.reason == "median 50.00 MiB/s, reference 100.0 MiB/s, at least 90.00 "
+        "(-50.0%), as expected: bug, until 2027-03-31"
+    )
     decided = on(LAST + timedelta(days=1), 50.0)
     assert (decided.verdict, decided.failed_as_expected) == (Verdict.FAIL, False)
     assert "as expected" not in decided.reason
@@ -254,27 +256,6 @@ def test_after_the_last_day_a_failure_is_one_like_any_other_and_says_so():
         in decided.reason
     )
     assert decided.reference is not None and decided.reference.xfail is None
-
-
-@given(st.dates(), st.floats(1, 200))
-def test_only_the_day_decides_whether_a_failure_is_expected(day, value):
-    decided, plain = (
-        on(day, value),
-        decide_metric(BW, [value], [], replace_xfail(ENDING)),
-    )
-    assert decided.failed_as_expected == (day <= LAST and plain.verdict is Verdict.FAIL)
-    if day > LAST:
-        assert decided.verdict is plain.verdict
-
-
-def replace_xfail(reference):
-    return Reference(
-        reference.value,
-        reference.lower,
-        reference.upper,
-        reference.unit,
-        reference.source,
-    )
 
 
 # --- the order of verdicts ------------------------------------------------------------------------
@@ -298,7 +279,7 @@ def test_the_worst_verdict_is_the_case_s():
 
 
 @pytest.mark.parametrize(
-    ("samples", "median", "spread"),
+    "samples, median, spread",
     [((), None, None), ((5.0,), 5.0, None), ((90.0, 100.0, 110.0), 100.0, 0.1)],
 )
 def test_median_and_spread(samples, median, spread):

@@ -18,7 +18,6 @@ from iogauge.workspace import directory, removal
 from iogauge.workspace.directory import MARKER, WorkdirError
 from iogauge.workspace.removal import NotRemoved
 
-ROOT_ONLY = pytest.mark.skipif(os.getuid() != 0, reason="gives files to another user")
 SESSION = "20260101T000000-host-1"
 
 
@@ -26,8 +25,8 @@ def make(target, session=SESSION, case="case", **more):
     return Path(directory.create(str(target), session, case, **more))
 
 
-def parent(target, session=SESSION):
-    return Path(directory.session_dir(str(target), session))
+def parent(target):
+    return Path(directory.session_dir(str(target), SESSION))
 
 
 def refused(path, why, survivor):
@@ -53,7 +52,7 @@ def test_the_directory_of_a_case(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("name", "plain"),
+    "name, plain",
     [("../../etc", ".._.._etc"), ("..", f"uid{os.getuid()}"), ("a b", "a_b")],
 )
 def test_a_user_name_that_leads_elsewhere_is_made_a_plain_one(monkeypatch, name, plain):
@@ -95,7 +94,7 @@ def test_nothing_is_made_through_a_link_or_a_file(tmp_path, level, kind):
     assert not list(elsewhere.iterdir())
 
 
-@ROOT_ONLY
+@pytest.mark.needs_root
 @pytest.mark.parametrize("level", [0, 1])
 def test_nothing_is_made_in_another_users_directory(tmp_path, level):
     place = [parent(tmp_path).parent, parent(tmp_path)][level]
@@ -124,7 +123,7 @@ def test_a_file_system_need_not_know_fsync_of_directories(
         assert (make(tmp_path).parent / MARKER).is_file()
 
 
-@ROOT_ONLY
+@pytest.mark.needs_root
 def test_a_shared_root_in_which_others_could_swap_directories_is_refused(tmp_path):
     (tmp_path / "iogauge").mkdir()
     (tmp_path / "iogauge").chmod(0o777)
@@ -146,7 +145,7 @@ def test_a_directory_of_the_callers_with_the_name_of_the_root_is_not_opened_to_o
     assert [path.name for path in mine.iterdir()] == ["README.md"]
 
 
-@ROOT_ONLY
+@pytest.mark.needs_root
 def test_the_shared_root_may_belong_to_another_user_and_keeps_its_mode(tmp_path):
     (tmp_path / "iogauge").mkdir(mode=0o755)
     os.chown(tmp_path / "iogauge", 12345, 12345)
@@ -193,13 +192,17 @@ def foreign_session(path):
 
 
 @pytest.mark.parametrize(
-    ("spoil", "why"),
+    "spoil, why",
     [
         (unmarked, "has no marker"),
         (marker_is_link, "is not a regular file"),
         (marker_is_dir, "is not a regular file"),
-        pytest.param(foreign_marker, "belongs to another user", marks=ROOT_ONLY),
-        pytest.param(foreign_session, "belongs to another user", marks=ROOT_ONLY),
+        pytest.param(
+            foreign_marker, "belongs to another user", marks=pytest.mark.needs_root
+        ),
+        pytest.param(
+            foreign_session, "belongs to another user", marks=pytest.mark.needs_root
+        ),
     ],
 )
 def test_a_directory_that_is_not_ours_is_not_removed(tmp_path, spoil, why):
@@ -345,7 +348,7 @@ def test_a_target_that_cannot_be_looked_at_is_not_without_sessions(tmp_path):
 
 
 def test_a_name_that_was_used_before_is_taken_over_from_the_dead_only(tmp_path):
-    one = subprocess.Popen(["sleep", "60"])
+    one = subprocess.Popen(["sleep", "600"])
     try:
         dead = [one.pid, 1]
         first = make(tmp_path, owner_process=dead)
@@ -362,7 +365,7 @@ def test_a_name_that_was_used_before_is_taken_over_from_the_dead_only(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("host", "pid", "age", "alive"),
+    "host, pid, age, alive",
     [
         ("here", "self", 1, True),
         ("here", "self", 1e6, True),

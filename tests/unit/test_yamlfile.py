@@ -30,7 +30,7 @@ def test_numbers_that_look_like_what_they_are(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("text", "line", "problem"),
+    "text, line, problem",
     [
         ("a: 1\nb: 2\na: 3\n", 3, "key 'a' stands here a second time"),
         ("a: [1, 2\nb: 3\n", 2, "expected"),
@@ -69,37 +69,8 @@ def test_a_mistake_gets_the_line_of_its_key_or_of_the_nearest_above(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("text", "line", "said"),
-    [
-        (
-            "a:\n\tb: 1\n",
-            2,
-            "a tab stands here. Use spaces: YAML does not indent with tabs",
-        ),
-        (
-            "a: 1\nb: @x\n",
-            2,
-            "this is not YAML: no value starts with @. Check the indentation",
-        ),
-        (
-            "a: [1\nb: 2\n",
-            2,
-            "this is not YAML: did not find expected ',' or ']'. Check",
-        ),
-    ],
-)
-def test_what_is_not_yaml_is_named_with_its_line(tmp_path, text, line, said):
-    file = write(tmp_path, text)
-    with pytest.raises(YamlError) as caught:
-        yamlfile.load(file)
-    (mistake,) = located(file, [Mistake.of_yaml(caught.value)])
-    assert str(mistake).startswith(f"{file}:{line}: {said}")
-
-
-@pytest.mark.parametrize(
     "text",
     [
-        "[" + "1," * 200_000 + "1]",
         "a0: &a0 [1, 1]\n"
         + "".join(f"a{n + 1}: &a{n + 1} [*a{n}, *a{n}]\n" for n in range(30)),
         "a: &a [*a]\n",

@@ -4,29 +4,24 @@ A local file system has no such attribute, so that agents (agent.py, replay/agen
 place of the real one. The bytes are those of lov.py.
 """
 
-from __future__ import annotations
-
 import errno
 import os
 
 if __package__:
     from support.lustre import lov, standin
 else:
-    import lov  # type: ignore[no-redef]
-    import standin  # type: ignore[no-redef]
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
-
-_known: dict[str, Any] = {}
+    import lov
+    import standin
 
 
-def _refused(number: int, path: str) -> OSError:
+_known = {}
+
+
+def _refused(number, path):
     return OSError(number, os.strerror(number), path)
 
 
-def getxattr(path: str, name: str) -> bytes:
+def getxattr(path, name):
     """The layout of a file, or a directory's default.
 
     Who asks for one file of a directory gives all of them their layouts, in the order of their names, and
@@ -44,9 +39,9 @@ def getxattr(path: str, name: str) -> bytes:
             default = None if root else standin.default_above(state, path)
         if default is None:
             raise _refused(errno.ENODATA, path)
-        return lov.encode(binary(default, of_file=False))
+        return lov.plain({**default, "objects": ()})
     layout = _known.get(standin.identity(path))
-    if layout is None or layout["composite"] or not layout["parts"]:
+    if layout is None:
         with standin.remembered() as state:
             folder = os.path.dirname(path)
             for one in sorted(os.listdir(folder)):
@@ -54,32 +49,5 @@ def getxattr(path: str, name: str) -> bytes:
                     standin.layout_of(state, os.path.join(folder, one))
             layout = standin.layout_of(state, path)
         _known.update(state["files"])
-    if not layout["parts"]:
-        raise _refused(errno.ENODATA, path)
-    return lov.encode(binary(layout, of_file=True))
-
-
-def binary(layout: dict[str, Any], of_file: bool) -> dict[str, Any]:
-    """A layout as lov.py encodes it; a directory's default is as it was asked for."""
-    parts: list[dict[str, Any]] = []
-    begin = 0
-    for part in layout["parts"]:
-        objects = [index for index, _ in part.get("objects", [])]
-        count, size = part["count"], part["size"]
-        if of_file:
-            count = len(objects) or (0 if part["pattern"] == "mdt" else count or 1)
-            size = standin.stripe_size(part)
-        parts.append(
-            {
-                "count": count,
-                "size": size,
-                "pattern": part["pattern"],
-                "pool": part["pool"],
-                "objects": objects,
-                "begin": begin,
-                "end": part["end"],
-                "init": "objects" in part,
-            }
-        )
-        begin = part["end"] or begin
-    return {"composite": layout["composite"], "parts": parts}
+    osts, size = layout["osts"], standin.stripe_size(layout)
+    return lov.plain({"count": len(osts), "size": size, "objects": osts})

@@ -1,15 +1,10 @@
 """The files below which a Lustre client shows its parameters, made from what ``lctl get_param`` printed."""
 
-from __future__ import annotations
-
-from collections.abc import Mapping
-from pathlib import Path
-
 #: What root alone may read of that which a fingerprint keeps (lustre/llite, osc: LDEBUGFS_SEQ_FOPS).
 OF_ROOT = ("max_cached_mb", "import", "state")
 
 
-def kernel(root: Path, parameters: Mapping[str, str], *, as_root: bool = True) -> Path:
+def kernel(root, parameters, *, as_root=True):
     """Make the files below a root; without the right of root those of debugfs are left out."""
     for name, value in parameters.items():
         of_root = name.split(".")[-1] in OF_ROOT

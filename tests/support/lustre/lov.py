@@ -5,13 +5,7 @@ Written from include/uapi/linux/lustre/lustre_user.h of Lustre's sources (2.17),
 these bytes. They are little-endian, as on the servers.
 """
 
-from __future__ import annotations
-
 import struct
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
 
 MAGIC = {
     "v1": 0x0BD10BD0,
@@ -32,18 +26,18 @@ EOF = 2**64 - 1
 HIDDEN = 0xFFFF
 
 
-def user_md(magic: int, pattern: int, size: int, count: int, pool: str = "") -> bytes:
+def user_md(magic, pattern, size, count, pool):
     """``lov_user_md_v1``; with a pool ``v3``: magic, pattern, object, its sequence, size, count, offset, name of the pool."""
     head = struct.pack("<IIQQIHH", magic, pattern, 0, 0, size, count & 0xFFFF, HIDDEN)
     return head + (pool.encode().ljust(16, b"\0") if pool else b"")
 
 
-def ost_data(ost: int, number: int = 0, sequence: int = 0) -> bytes:
+def ost_data(ost, number, sequence):
     """``lov_user_ost_data_v1``: object, its sequence, generation, target."""
     return struct.pack("<QQII", number, sequence, 0, ost)
 
 
-def plain(part: dict[str, Any]) -> bytes:
+def plain(part):
     """A layout of one part: count, size, pattern, pool, objects."""
     pool = part.get("pool") or ""
     pattern = PATTERN[part.get("pattern", "raid0")]
@@ -56,7 +50,7 @@ def plain(part: dict[str, Any]) -> bytes:
     )
 
 
-def encode(layout: dict[str, Any]) -> bytes:
+def encode(layout):
     """A layout: ``composite``, and its ``parts`` with begin, end (None: the end of the file), init, mirror."""
     parts = layout["parts"]
     if not layout["composite"]:

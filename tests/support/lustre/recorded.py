@@ -22,7 +22,7 @@ class Answer:
     status: int
 
 
-def sessions(file: str) -> dict[str, Answer]:
+def sessions(file):
     """Answers of a file by command, in its order; one that was cut off is left out."""
     found = {}
     for block in re.split(r"^\$ ", (DATA / file).read_text(), flags=re.MULTILINE)[1:]:
@@ -36,7 +36,7 @@ def sessions(file: str) -> dict[str, Answer]:
     return found
 
 
-def answer(file: str, command: str) -> Answer:
+def answer(file, command):
     """The answer to a command; that of another user's is found by the end of its line."""
     known = sessions(file)
     if command in known:
@@ -45,10 +45,10 @@ def answer(file: str, command: str) -> Answer:
     return found
 
 
-def parse_parameters(text: str) -> dict[str, str]:
+def parse_parameters(text):
     """Return values by name from ``lctl get_param``; a value may have many lines after its name."""
-    values: dict[str, list[str]] = {}
-    lines: list[str] = []
+    values = {}
+    lines = []
     for line in text.splitlines():
         match = re.match(r"([A-Za-z_]+\.[^\s=]+|version|jobid_var)=(.*)", line)
         if match:

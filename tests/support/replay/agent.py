@@ -15,24 +15,24 @@ from iogauge.node.lustre import client
 _held = files._held
 
 
-def _read(path: str, offset: int) -> tuple[memoryview, bool]:
+def _read(path, offset):
     os.stat(path)
     text = f"{path} {offset}".encode()
     return memoryview(hashlib.shake_128(text).digest(files.BLOCK)), True
 
 
-def _full(directory: str, names: list[str], end: float) -> list[files.Held]:
+def _full(directory, names, end):
     return [replace(held, stored=held.size) for held in _held(directory, names, end)]
 
 
-def _getxattr(path: str, name: str) -> bytes:
+def _getxattr(path, name):
     figures.of_this_case()
     import attributes
 
     return bytes(attributes.getxattr(path, name))
 
 
-def _servers(fsname: str) -> dict[str, str]:
+def _servers(fsname):
     figures.of_this_case()
     import parameters
 

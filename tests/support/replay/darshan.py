@@ -1,22 +1,19 @@
 """Stand-in for ``darshan-parser``: its recorded text, scaled to the ranks that wrote (see ior.py)."""
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path
-from typing import Any
 
 import figures
 
 
-def text(log: dict[str, Any]) -> str:
+def text(log):
     """The recorded text: a rank that wrote for each writer, then one that did not; or all in one record."""
     reduced, writers = log["reduced"], log["writers"]
     name = "reduced-1m" if reduced else "romio-3-aggregators"
     recorded = figures.text_of(f"{figures.DARSHAN}/{name}.txt")
-    lines: list[str] = []
-    blocks: dict[str, list[str]] = {}
+    lines = []
+    blocks = {}
     place = 0
     for line in recorded.splitlines():
         if line.startswith("POSIX\t"):
@@ -29,7 +26,7 @@ def text(log: dict[str, Any]) -> str:
         if reduced
         else [str(rank) for rank in range(min(log["tasks"], writers + 1))]
     )
-    posix: list[str] = []
+    posix = []
     for number, rank in enumerate(ranks):
         wrote = log["bytes"] // max(1, writers) if number < writers else 0
         for line in blocks["-1" if reduced else "0"]:
@@ -51,7 +48,7 @@ def text(log: dict[str, Any]) -> str:
     return body.replace("/scratch/iogauge/data", log["file"])
 
 
-def main(argv: list[str]) -> int:
+def main(argv):
     """Print what is in a log."""
     if len(argv) != 1:
         figures.refuse(f"darshan-parser {' '.join(argv)}")

@@ -15,19 +15,12 @@ Environment:
 As tests/support/lustre/standin.py, what ``lfs`` starts with imports nothing that it does not need.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re
 import sys
 import time
 from functools import cache
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-    from typing import Any, NoReturn
 
 TESTS = os.path.realpath(f"{__file__}/../../..")
 SAMPLES = f"{TESTS}/data/samples"
@@ -38,46 +31,44 @@ sys.path.insert(0, f"{TESTS}/support/lustre")
 SPREAD = 0.005
 
 
-def refuse(what: str) -> NoReturn:
+def refuse(what):
     """End the program: this is not replayed."""
     print(f"stand-in: {what}: not covered", file=sys.stderr)
     sys.exit(70)
 
 
-def case_key(partition: str, check: str, parameters: Mapping[str, object]) -> str:
+def case_key(partition, check, parameters):
     """Name of a case among the figures; ``partition`` with its system."""
     return " ".join(
         [partition, check, *sorted(f"{k}={v}" for k, v in parameters.items())]
     )
 
 
-def text_of(file: str) -> str:
+def text_of(file):
     """Text of a file."""
     with open(file, encoding="utf-8") as opened:
         return opened.read()
 
 
-def write(file: str, text: str) -> None:
+def write(file, text):
     """Write a text file."""
     with open(file, "w", encoding="utf-8") as opened:
         opened.write(text)
 
 
-def figures() -> dict[str, float]:
+def figures():
     """Figures of the case whose stage directory this is."""
     footprint = json.loads(text_of("footprint.json"))
     check, *parameters = footprint["name"].split()
     pairs = dict(word.lstrip("%").split("=", 1) for word in parameters)
     key = case_key(footprint["partition"], check, pairs)
-    known: dict[str, dict[str, float]] = json.loads(
-        text_of(os.environ["REPLAY_FIGURES"])
-    )
+    known = json.loads(text_of(os.environ["REPLAY_FIGURES"]))
     if key not in known:
         refuse(f"no figures of {key}")
     return known[key]
 
 
-def figure(name: str) -> float:
+def figure(name):
     """One figure of this case."""
     known = figures()
     if name not in known:
@@ -85,7 +76,7 @@ def figure(name: str) -> float:
     return known[name]
 
 
-def dates() -> dict[str, Any]:
+def dates():
     """The present as fio says it; IOR's dates have the form of ``time``."""
     now = time.time()
     return {
@@ -95,7 +86,7 @@ def dates() -> dict[str, Any]:
     }
 
 
-def share(output: str) -> float:
+def share(output):
     """What a sample is of the figure: repetitions differ by half a percent, and their median is the figure.
 
     The repetition is the number in the output file's name; the warm-up, 0, is slow.
@@ -108,13 +99,13 @@ def share(output: str) -> float:
 # --- files ----------------------------------------------------------------------------------------
 
 
-def striped() -> bool:
+def striped():
     """Whether Lustre stripes the target."""
     return bool(os.environ.get("LFS_OSTS"))
 
 
 @cache
-def of_this_case() -> Any:
+def of_this_case():
     """The module that stands in for Lustre, with a state of this case alone and targets of a real size."""
     import standin
 
@@ -130,11 +121,11 @@ def of_this_case() -> Any:
     return standin
 
 
-def _once(default_above: Any) -> Any:
+def _once(default_above):
     """The default of a directory, remembered by its path."""
-    known: dict[str, Any] = {}
+    known = {}
 
-    def found(state: dict[str, Any], path: str) -> Any:
+    def found(state, path):
         if path not in known:
             known[path] = default_above(state, path)
         return known[path]
@@ -142,7 +133,7 @@ def _once(default_above: Any) -> Any:
     return found
 
 
-def make(sizes: dict[str, int], anew: bool) -> None:
+def make(sizes, anew):
     """Files with holes for data. ``anew``: what is there is removed first, and its layout with it."""
     for path, size in sizes.items():
         if anew and os.path.lexists(path):
@@ -161,16 +152,16 @@ def make(sizes: dict[str, int], anew: bool) -> None:
                 lustre.layout_of(state, path)
 
 
-def missing(sizes: Mapping[str, int]) -> str | None:
+def missing(sizes):
     """The first file that is not there, or too short."""
 
-    def lacks(path: str, size: int) -> bool:
+    def lacks(path, size):
         return not os.path.exists(path) or os.path.getsize(path) < size
 
     return next((path for path, size in sizes.items() if lacks(path, size)), None)
 
 
-def size(text: str) -> int:
+def size(text):
     """Bytes of a size as IOR and fio read it: binary, with k, m, g or t."""
     match = re.fullmatch(r"(\d+)([kmgt]?)", text.lower())
     if not match:
@@ -178,6 +169,6 @@ def size(text: str) -> int:
     return int(match[1]) << {"": 0, "k": 10, "m": 20, "g": 30, "t": 40}[match[2]]
 
 
-def remove(paths: Iterable[str]) -> None:
+def remove(paths):
     for path in paths:
         os.unlink(path)

@@ -6,18 +6,12 @@ them. The server listens and does nothing: what its clients would do is done her
 are off (``lctl`` beside this), reads go at ``read_iops_unchecked``.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re
 import sys
 
 import figures
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
 
 #: Options of a job file that are replayed.
 _KNOWN = frozenset(
@@ -66,11 +60,11 @@ _LAYOUT_BYTES_S = 1 << 30
 class Job:
     """A job file with one section."""
 
-    def __init__(self, name: str, options: dict[str, str]) -> None:
+    def __init__(self, name, options):
         self.name, self.options = name, options
 
     @classmethod
-    def of(cls, file: str) -> Job:
+    def of(cls, file):
         head, *lines = figures.text_of(file).split()
         options = dict(line.split("=", 1) for line in lines)
         for name in ("description", "directory"):
@@ -89,18 +83,18 @@ class Job:
         return cls(head.strip("[]"), options)
 
     @property
-    def processes(self) -> int:
+    def processes(self):
         return int(self.options["numjobs"])
 
     @property
-    def block(self) -> int:
+    def block(self):
         return figures.size(self.options["bs"])
 
     @property
-    def writes(self) -> bool:
+    def writes(self):
         return self.options["rw"] == "write"
 
-    def files(self, client: str) -> dict[str, int]:
+    def files(self, client):
         """Sizes by path of all processes' files on a node."""
         form = self.options["filename_format"].replace("$clientuid", client)
         names = [
@@ -114,25 +108,25 @@ class Job:
 class Rate:
     """What one node did: operations in so many milliseconds."""
 
-    def __init__(self, operations: int, milliseconds: int, block: int) -> None:
+    def __init__(self, operations, milliseconds, block):
         self.operations, self.milliseconds, self.block = operations, milliseconds, block
 
     @property
-    def iops(self) -> float:
+    def iops(self):
         return self.operations * 1000 / self.milliseconds
 
 
-def checksums_off() -> bool:
+def checksums_off():
     """Whether Lustre's checksums are switched off on this node."""
     if not figures.striped():
         return False
     figures.of_this_case()
     import parameters
 
-    return "0" in parameters.parameters("checksums").values()
+    return "0" in parameters.checksums().values()
 
 
-def rates(job: Job, nodes: int, output: str) -> list[Rate]:
+def rates(job, nodes, output):
     """What each node did; together they meet the figure."""
     if job.writes:
         done = job.processes * figures.size(job.options["filesize"])
@@ -152,9 +146,7 @@ def rates(job: Job, nodes: int, output: str) -> list[Rate]:
     ]
 
 
-def scaled(
-    recorded: dict[str, Any], job: Job, rate: Rate, processes: int
-) -> dict[str, Any]:
+def scaled(recorded, job, rate, processes):
     """A recorded entry at another rate; the direction is the job's."""
     entry = json.loads(json.dumps(recorded))
     moving, still = entry["read"], entry["trim"]
@@ -186,11 +178,9 @@ def scaled(
     return entry
 
 
-def local(job: Job, output: str) -> dict[str, Any]:
+def local(job, output):
     """Output of a run on this node."""
-    found: dict[str, Any] = json.loads(
-        figures.text_of(f"{figures.SAMPLES}/fio_randread.json")
-    )
+    found = json.loads(figures.text_of(f"{figures.SAMPLES}/fio_randread.json"))
     (rate,) = rates(job, 1, output)
     entry = scaled(found["jobs"][0], job, rate, job.processes)
     found |= {"global options": {}, "jobs": [entry], **figures.dates()}
@@ -198,11 +188,9 @@ def local(job: Job, output: str) -> dict[str, Any]:
     return found
 
 
-def remote(job: Job, clients: list[tuple[str, int]], output: str) -> dict[str, Any]:
+def remote(job, clients, output):
     """Output of a client: an entry for each server, and their sum."""
-    found: dict[str, Any] = json.loads(
-        figures.text_of(f"{figures.SAMPLES}/fio_two_servers.json")
-    )
+    found = json.loads(figures.text_of(f"{figures.SAMPLES}/fio_two_servers.json"))
     one, _, every = found["client_stats"]
     done = rates(job, len(clients), output)
     entries = []
@@ -227,7 +215,7 @@ def remote(job: Job, clients: list[tuple[str, int]], output: str) -> dict[str, A
     return found
 
 
-def use_files(job: Job, clients: list[str]) -> None:
+def use_files(job, clients):
     """Lay the files out, or find them; ends the program where they are missing."""
     if not os.path.isdir(job.options["directory"]):
         print(f"fio: {job.options['directory']} is not a directory")
@@ -244,7 +232,7 @@ def use_files(job: Job, clients: list[str]) -> None:
     figures.make(sizes, anew=True)
 
 
-def serve(where: str) -> None:
+def serve(where):
     """Listen until killed."""
     import signal
     import socket
@@ -255,7 +243,7 @@ def serve(where: str) -> None:
         signal.pause()
 
 
-def answers(client: tuple[str, int]) -> bool:
+def answers(client):
     """Whether a server can be reached; one that cannot is left out, as fio does."""
     import socket
 
@@ -267,11 +255,11 @@ def answers(client: tuple[str, int]) -> bool:
     return True
 
 
-def main(argv: list[str]) -> int:
+def main(argv):
     """Run a job here or on servers, or be a server."""
-    options: dict[str, str] = {}
-    clients: list[tuple[str, int]] = []
-    jobs: list[str] = []
+    options = {}
+    clients = []
+    jobs = []
     for word in argv:
         name, _, value = word.partition("=")
         if name == "--client":

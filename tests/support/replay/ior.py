@@ -15,10 +15,6 @@ import sys
 
 import figures
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
-
 _MIB = 2**20
 _FLAGS = "wrecgCzkEFWR"
 _VALUES = "a:o:t:b:s:Q:O:G:"
@@ -29,14 +25,14 @@ _MOVING = 0.9995
 class Asked:
     """The command line."""
 
-    def __init__(self, words: list[str]) -> None:
+    def __init__(self, words):
         self.words = words
         self.flags = dict.fromkeys(_FLAGS, False)
         self.values: dict[str, str] = {}
         self.directives: dict[str, str] = {}
 
     @classmethod
-    def of(cls, argv: list[str]) -> Asked:
+    def of(cls, argv):
         try:
             options, rest = getopt.getopt(
                 argv, _FLAGS + _VALUES, ["random-offset-seed="]
@@ -67,39 +63,39 @@ class Asked:
         return asked
 
     @property
-    def tasks(self) -> int:
+    def tasks(self):
         return int(os.environ.get("OMPI_COMM_WORLD_SIZE", "1"))
 
     @property
-    def per_node(self) -> int:
+    def per_node(self):
         return int(os.environ.get("OMPI_COMM_WORLD_LOCAL_SIZE", "1"))
 
     @property
-    def api(self) -> str:
+    def api(self):
         return self.values.get("a", "POSIX")
 
     @property
-    def file(self) -> str:
+    def file(self):
         return self.values["o"]
 
     @property
-    def transfer(self) -> int:
+    def transfer(self):
         return figures.size(self.values["t"])
 
     @property
-    def block(self) -> int:
+    def block(self):
         return figures.size(self.values["b"])
 
     @property
-    def segments(self) -> int:
+    def segments(self):
         return int(self.values.get("s", "1"))
 
     @property
-    def of_task(self) -> int:
+    def of_task(self):
         return self.block * self.segments
 
     @property
-    def operations(self) -> list[str]:
+    def operations(self):
         chosen = [
             name
             for letter, name in (("w", "write"), ("r", "read"))
@@ -108,14 +104,14 @@ class Asked:
         return chosen or ["write", "read"]
 
     @property
-    def files(self) -> dict[str, int]:
+    def files(self):
         """Sizes by name (aiori's ``%s.%08d``)."""
         if self.flags["F"]:
             return {f"{self.file}.{n:08d}": self.of_task for n in range(self.tasks)}
         return {self.file: self.of_task * self.tasks}
 
     @property
-    def writers(self) -> int:
+    def writers(self):
         """Ranks that write: all, unless the MPI library collects."""
         known = self.tasks // self.per_node if self.flags["c"] else self.tasks
         return int(figures.figures().get("writers", known))
@@ -124,15 +120,15 @@ class Asked:
 class Done:
     """One phase: the operation, its bandwidth in MiB/s as printed, and its times."""
 
-    def __init__(self, operation: str, mib_s: float, seconds: float) -> None:
+    def __init__(self, operation, mib_s, seconds):
         self.operation, self.mib_s, self.seconds = operation, mib_s, seconds
 
     @property
-    def moving(self) -> float:
+    def moving(self):
         return self.seconds * _MOVING
 
 
-def perform(asked: Asked) -> list[Done]:
+def perform(asked):
     """All operations once; ends the program as IOR would where a file is not there."""
     sizes, done = asked.files, []
     for operation in asked.operations:
@@ -156,7 +152,7 @@ def perform(asked: Asked) -> list[Done]:
     return done
 
 
-def human(size: int) -> str:
+def human(size):
     """A size as IOR's Options have it."""
     for power, name in ((40, "TiB"), (30, "GiB"), (20, "MiB")):
         if size >= 1 << power:
@@ -164,11 +160,9 @@ def human(size: int) -> str:
     return f"{size} bytes"
 
 
-def document(asked: Asked, done: list[Done]) -> dict[str, Any]:
+def document(asked, done):
     """The recorded JSON, scaled."""
-    found: dict[str, Any] = json.loads(
-        figures.text_of(f"{figures.SAMPLES}/ior_mpirun_4x2.json")
-    )
+    found = json.loads(figures.text_of(f"{figures.SAMPLES}/ior_mpirun_4x2.json"))
     (test,) = found["tests"]
     flags, nodes = asked.flags, asked.tasks // asked.per_node
     shift = int(asked.values.get("Q", "1"))
@@ -227,7 +221,7 @@ def document(asked: Asked, done: list[Done]) -> dict[str, Any]:
     return found
 
 
-def result(asked: Asked, recorded: dict[str, Any], one: Done) -> dict[str, Any]:
+def result(asked, recorded, one):
     """One entry of ``Results``; opening and closing take the share of the time that was recorded."""
     transfers = asked.of_task * asked.tasks // asked.transfer
     scale = one.seconds / recorded["totalTime"]
@@ -244,9 +238,7 @@ def result(asked: Asked, recorded: dict[str, Any], one: Done) -> dict[str, Any]:
     }
 
 
-def summary(
-    asked: Asked, recorded: dict[str, Any], one: Done, shift: int
-) -> dict[str, Any]:
+def summary(asked, recorded, one, shift):
     """One entry of ``summary``."""
     rate = one.mib_s
     per_mib = _MIB / asked.transfer
@@ -270,7 +262,7 @@ def summary(
     }
 
 
-def rank_rows(asked: Asked, done: list[Done]) -> str:
+def rank_rows(asked, done):
     """Rank details: the header that was recorded, and tasks that end within 2 % of each other."""
     header = figures.text_of(f"{figures.SAMPLES}/ior_i2.ranks.csv").splitlines()[0]
     rows = [header]
@@ -291,7 +283,7 @@ def rank_rows(asked: Asked, done: list[Done]) -> str:
     return "\n".join(rows) + "\n"
 
 
-def darshan_log(asked: Asked, done: list[Done]) -> None:
+def darshan_log(asked, done):
     """What the recorded text is scaled to by ``darshan-parser``, if Darshan watches."""
     if "libdarshan.so" not in os.environ.get("LD_PRELOAD", "") or not os.environ.get(
         "DARSHAN_LOGFILE"
@@ -310,7 +302,7 @@ def darshan_log(asked: Asked, done: list[Done]) -> None:
     figures.write(os.environ["DARSHAN_LOGFILE"], json.dumps(seen))
 
 
-def main(argv: list[str]) -> int:
+def main(argv):
     """Do what the command line asks."""
     asked = Asked.of(argv)
     print(f"Writing output to {asked.directives['summaryFile']}")

@@ -4,8 +4,6 @@ Storage targets are as large as the file system below. What the program ``lfs`` 
 by itself is kept for it.
 """
 
-from __future__ import annotations
-
 import contextlib
 import io
 import os
@@ -13,12 +11,8 @@ import sys
 
 import figures
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
 
-
-def main(program: str, keep: str, argv: list[str]) -> int:
+def main(program, keep, argv):
     """Answer; ``keep`` names the file to keep the answer in where it will be the same, or is empty."""
     lustre = figures.of_this_case()
     if argv[:1] == ["setstripe"]:
@@ -32,7 +26,7 @@ def main(program: str, keep: str, argv: list[str]) -> int:
     return status
 
 
-def setstripe(lustre: Any, argv: list[str]) -> int:
+def setstripe(lustre, argv):
     """``lfs setstripe``, in one go for all names on the command line."""
     with lustre.remembered() as state:
         lustre.remembered = lambda: contextlib.nullcontext(state)

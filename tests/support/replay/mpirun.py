@@ -6,8 +6,6 @@ well, and what it notes is copied for every node, each with a page cache of its 
 there is a socket that listens at 127.78.0.<number of the node>, and the note that says so.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import sys
@@ -18,17 +16,15 @@ import figures
 NETWORK = "127.78.0"
 
 
-def conflict(text: str) -> None:
+def conflict(text):
     """End as Open MPI does where it cannot place the tasks."""
     print(text, file=sys.stderr)
     sys.exit(1)
 
 
-def place(
-    tasks: int, hostfile: str | None, mapping: str | None
-) -> tuple[list[str], int]:
+def place(tasks, hostfile, mapping):
     """Names of the nodes that get tasks, and tasks on each."""
-    slots: dict[str, int] = {}
+    slots = {}
     for line in figures.text_of(hostfile).splitlines() if hostfile else ():
         host, _, number = line.partition(" slots=")
         slots[host] = int(number)
@@ -59,7 +55,7 @@ def place(
     return hosts, per_node
 
 
-def agent(command: list[str], hosts: list[str]) -> int:
+def agent(command, hosts):
     """Run the agent in a copy of the stage, and note for every node what it notes there."""
     import socket
     import subprocess
@@ -96,7 +92,7 @@ def agent(command: list[str], hosts: list[str]) -> int:
         return process.wait()
 
 
-def noted(file: str) -> str:
+def noted(file):
     try:
         with open(file, encoding="utf-8") as text:
             return text.read()
@@ -104,9 +100,9 @@ def noted(file: str) -> str:
         return ""
 
 
-def main(argv: list[str]) -> int:
+def main(argv):
     """Read mpirun's options; run the rest."""
-    options: dict[str, str] = {}
+    options = {}
     words = list(argv)
     while words and words[0].startswith("-"):
         option = words.pop(0)

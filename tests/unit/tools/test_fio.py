@@ -1,30 +1,19 @@
 """fio: options to job files, and its JSON (recorded and real) to values."""
 
-import configparser
 import json
-import os
 import re
-import shutil
-from dataclasses import replace
-from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from iogauge.core.measurement import Phase, Quantity, ToolOutput, ToolOutputError
+from iogauge.core.measurement import ToolOutput, ToolOutputError
 from iogauge.tools.fio import options
-from iogauge.tools.fio.options import FioJob, arguments
 from iogauge.tools.fio.output import (
     check_alone,
-    in_flight,
     parse_json,
-    told_seconds,
+    time_limit_s,
 )
-from iogauge_extras.loads.two_jobs import disturbed_pair, parse_disturbed, side_by_side
-from support.shell import completed
+from support.project import SAMPLES
 
-SAMPLES = Path(__file__).parents[2] / "data" / "samples"
 GOOD = [
     *(
         "fio_client_server.json.raw",
@@ -74,81 +63,8 @@ def test_random_read():
     assert output.warnings == ()
 
 
-def test_a_stream_beside_a_storm():
-    output = parse_disturbed(
-        sample("fio_disturbed.json"), "disturbed", "disturber", "write"
-    )
-    (phase,) = output.phases
-    disturber = output.disturber
-    assert disturber is not None
-    assert (phase.name, phase.bytes_moved) == ("write", output.totals["write"])
-    assert (disturber.phase.bytes_moved, disturber.lead_s) == (None, 1.0)
-    assert disturber.phase.seconds == pytest.approx(phase.seconds + 2, abs=0.1)
-    assert disturber.active == pytest.approx(1, abs=0.15)
-
-
-def test_a_stream_beside_a_storm_on_another_node():
-    texts = [sample(f"fio_apart_{name}.json") for name in ("measured", "disturber")]
-    output = parse_disturbed(texts[0], "disturbed", "disturber", "write", texts[1])
-    (phase,) = output.phases
-    disturber = output.disturber
-    assert disturber is not None
-    assert (phase.name, phase.bytes_moved) == ("write", output.totals["write"])
-    assert (output.tasks, output.nodes) == (4, 2)
-    assert set(output.parameters["jobs"]) == {"disturbed", "disturber"}
-    # Three seconds are asked for, and the dates are whole seconds.
-    assert disturber.lead_s in (1.0, 2.0, 3.0)
-    assert disturber.phase.seconds == pytest.approx(phase.seconds + 6, abs=0.2)
-    assert disturber.active == pytest.approx(1, abs=0.25)
-    late = re.sub(
-        r'("timestamp" : )(\d+)', lambda m: f"{m[1]}{int(m[2]) + 4}", texts[1]
-    )
-    moved = parse_disturbed(texts[0], "disturbed", "disturber", "write", late).disturber
-    # It begins after the measurement: G19 refuses it.
-    assert moved.lead_s == disturber.lead_s - 4 < 0
-    with pytest.raises(ToolOutputError, match="phases"):
-        parse_disturbed(texts[0], "disturbed", "disturber", "write", texts[0])
-
-
-def test_two_starts_say_when_a_disturber_began():
-    output = parse_disturbed(
-        sample("fio_disturbed_342.json"), "disturbed", "disturber", "write"
-    )
-    assert (output.version[:4], output.disturber.lead_s) == (
-        "3.42",
-        pytest.approx(0.849),
-    )
-    # One that begins after the measurement has no lead: G19 refuses it.
-    late = parse_disturbed(
-        sample("fio_disturbed_342.json"), "disturber", "disturbed", "create"
-    )
-    assert late.disturber.lead_s == pytest.approx(-0.849)
-
-
-def test_requests_in_flight_are_those_of_all_processes_of_a_node():
-    told = {
-        "runtime": "30s",
-        "time_based": "1",
-        "direct": "1",
-        "iodepth": "4",
-        "numjobs": "8",
-    }
-    rates = {"iops": Quantity(1000, "ops/s"), "latency_mean": Quantity(31_000, "us")}
-    phase = Phase("read", rates, 30.0)
-    output = ToolOutput("fio", "3.33", (phase,), nodes=1, parameters=told)
-    assert in_flight(output) == (pytest.approx(31), 32)
-    assert in_flight(replace(output, nodes=2)) is None
-    unknown = replace(phase, rates={"iops": rates["iops"]})
-    assert in_flight(replace(output, phases=(unknown,))) is None
-    both = replace(output, phases=(phase, replace(phase, name="write")))
-    assert in_flight(both) is None
-    assert in_flight(replace(both, at_once=True)) == (pytest.approx(62), 32)
-    for change in ({"direct": "0"}, {"time_based": "0"}, {"iodepth": "4:8"}):
-        assert in_flight(replace(output, parameters=told | change)) is None
-
-
 @pytest.mark.parametrize(
-    ("told", "seconds"),
+    "told, seconds",
     [
         ({"runtime": "30s", "time_based": "1"}, 30.0),
         ({"runtime": "2500ms", "time_based": "1"}, 2.5),
@@ -158,46 +74,7 @@ def test_requests_in_flight_are_those_of_all_processes_of_a_node():
     ],
 )
 def test_only_a_job_that_runs_for_a_time_is_told_its_seconds(told, seconds):
-    assert told_seconds(ToolOutput("fio", "3.33", (), parameters=told)) == seconds
-
-
-def test_two_loads_at_the_same_time():
-    stream = replace(
-        options.layout_job(directory="/t", file_bytes=2**20, numjobs=2),
-        name="disturbed",
-        runtime_s=30,
-    )
-    files = options.metadata_job("filecreate", directory="/t", files=10, runtime_s=30)
-    storm = replace(files, name="disturber", endless=True)
-    jobs = configparser.ConfigParser(allow_no_value=True, interpolation=None)
-    jobs.read_string(side_by_side(*disturbed_pair(stream, storm, 1)))
-    # The stream comes first, or it would not find the files of its layout job by their number.
-    assert jobs.sections() == ["disturbed", "disturber"]
-    assert (jobs["disturbed"]["startdelay"], jobs["disturbed"]["runtime"]) == (
-        "1s",
-        "30s",
-    )
-    assert jobs["disturber"]["runtime"] == "32s"
-    assert jobs["disturber"]["unlink_each_loop"] == "1"
-    # Without it fio adds both up.
-    assert jobs["disturber"]["new_group"] == "1"
-    turned = configparser.ConfigParser(allow_no_value=True, interpolation=None)
-    turned.read_string(
-        side_by_side(
-            *disturbed_pair(
-                replace(storm, name="disturbed"), replace(stream, name="disturber"), 1
-            )
-        )
-    )
-    assert turned.sections() == ["disturber", "disturbed"]
-    assert turned["disturbed"]["startdelay"] == "1s"
-
-
-def test_read_and_write_of_one_job():
-    output = parse_json(sample("fio_note.out"))
-    assert [phase.name for phase in output.phases] == ["read", "write"]
-    assert output.phases[1].rates["bw"].value == 98304000 / 2**20
-    assert output.warnings == ()
+    assert time_limit_s(ToolOutput("fio", "3.33", (), parameters=told)) == seconds
 
 
 def test_three_servers():
@@ -223,7 +100,7 @@ def test_one_server_has_no_entry_for_all():
 
 
 @pytest.mark.parametrize(
-    ("name", "phase", "rate"),
+    "name, phase, rate",
     [
         ("fio_filecreate.json", "create", 54945.054945),
         ("fio_filestat.json", "stat", 588235.294118),
@@ -267,7 +144,7 @@ def test_a_process_that_was_lost_leaves_no_result(said, where):
 
 
 @pytest.mark.parametrize(
-    ("name", "message"),
+    "name, message",
     [
         ("fio_enospc.out", r"job 'x' failed with errno 28"),
         ("fio_odirect_ramfs.out", r"job 'x' failed with errno 22"),
@@ -283,7 +160,7 @@ def test_damaged_output(name, message):
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "message"),
+    "old, new, message",
     [
         ('"bw" : 92733', '"bw" : 94959240', r"'bw' \(KiB/s\) gives 97238261760 B/s"),
         ('"bw_bytes" : 94959240', '"bw_bytes" : 92733', r"'bw_bytes' is 92733"),
@@ -354,22 +231,11 @@ def test_every_truncation_is_refused(name):
 # --- options --------------------------------------------------------------------------------------
 
 
-def job(**changes):
-    fields = {
-        "name": "x",
-        "directory": "/t",
-        "pattern": "read",
-        "block_bytes": 4096,
-        "file_bytes": 2**20,
-    }
-    return FioJob(**{**fields, **changes})
-
-
 def test_job_file():
-    layout = options.layout_job(directory="/d", file_bytes=4 * 2**30, numjobs=128)
+    layout = options.layout_job(file_bytes=4 * 2**30, numjobs=128)
     made = options.reader_of(layout, block_bytes=32768, runtime_s=30)
     assert made.job_file() == (
-        "[randread]\ndescription=${IOG_TOKEN}\ndirectory=/d\nfilename_format=$clientuid.$jobnum.$filenum\nunique_filename=0\n"
+        "[randread]\ndescription=${IOG_TOKEN}\ndirectory=${IOG_DIR}\nfilename_format=$clientuid.$jobnum.$filenum\nunique_filename=0\n"
         "ioengine=psync\nrw=randread\nbs=32k\nfilesize=4g\nnrfiles=1\nnumjobs=128\ngroup_reporting=1\n"
         "fallocate=none\ndisk_util=0\niodepth=1\ndirect=1\nrefill_buffers=1\nrandrepeat=0\ntime_based=1\n"
         "runtime=30s\nsync=1\nnorandommap=1\n"
@@ -377,104 +243,11 @@ def test_job_file():
     assert made.bytes_total == 128 * 4 * 2**30
 
 
-@given(
-    block=st.integers(1, 2**24),
-    blocks=st.integers(1, 1000),
-    files=st.integers(1, 9),
-    numjobs=st.integers(1, 256),
-    iodepth=st.integers(1, 64),
-    milliseconds=st.integers(0, 900)
-    | st.integers(0, 900).map(lambda seconds: 1000 * seconds),
-    pattern=st.sampled_from(["read", "write", "randread", "randwrite"]),
-)
-def test_job_file_says_what_the_job_says(
-    block, blocks, files, numjobs, iodepth, milliseconds, pattern
-):
-    made = job(
-        pattern=pattern,
-        block_bytes=block,
-        file_bytes=block * blocks,
-        files=files,
-        numjobs=numjobs,
-        engine="io_uring",
-        iodepth=iodepth,
-        runtime_s=milliseconds / 1000,
-    )
-    parser = configparser.ConfigParser(interpolation=None)
-    parser.read_string(made.job_file())
-    found = parser["x"]
-    sizes = []
-    for key in ("bs", "filesize"):
-        match = re.fullmatch(r"(\d+)([kmgt]?)", found[key])
-        sizes.append(int(match[1]) * 1024 ** " kmgt".index(match[2] or " "))
-    assert sizes == [block, block * blocks]
-    assert sizes[1] * int(found["nrfiles"]) * int(found["numjobs"]) == made.bytes_total
-    assert int(found["iodepth"]) == iodepth
-    assert found["rw"] == pattern
-    seconds, rest = divmod(milliseconds, 1000)
-    said = f"{milliseconds}ms" if rest else f"{seconds}s"
-    assert found.get("runtime") == (said if milliseconds else None)
-
-
 # --- the real program -----------------------------------------------------------------------------
-
-needs_fio = pytest.mark.skipif(shutil.which("fio") is None, reason="no fio on PATH")
-
-
-def run(made, directory):
-    (directory / "job.fio").write_text(made.job_file())
-    done = completed(
-        ["fio", *arguments("job.fio", "out.json")],
-        cwd=directory,
-        env=os.environ | {"IOG_TOKEN": "job.1.x"},
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    output = parse_json((directory / "out.json").read_text())
-    assert output.tasks == made.numjobs
-    return output
-
-
-@pytest.mark.slow
-@pytest.mark.needs_fio
-@needs_fio
-def test_real_layout_and_random_read(tmp_path):
-    data = tmp_path / "data"
-    data.mkdir()
-    layout = options.layout_job(directory=str(data), file_bytes=2**23, numjobs=2)
-    (written,) = run(layout, tmp_path).phases
-    assert (written.name, written.bytes_moved) == ("write", layout.bytes_total)
-    before = sorted((path.name, path.stat().st_size) for path in data.iterdir())
-    assert [size for _, size in before] == [2**23] * 2
-    reader = options.reader_of(layout, block_bytes=4096, runtime_s=1)
-    (read,) = run(reader, tmp_path).phases
-    assert (read.name, read.transfer_bytes) == ("read", 4096)
-    assert read.seconds == pytest.approx(1, abs=0.2)
-    percentiles = {"latency_p50", "latency_p99", "latency_p999"}
-    assert {"bw", "iops", "latency_mean"} | percentiles == set(read.rates)
-    # It read the files that the layout job wrote, and made none of its own.
-    assert before == sorted((path.name, path.stat().st_size) for path in data.iterdir())
-
-
-@pytest.mark.slow
-@pytest.mark.needs_fio
-@needs_fio
-def test_real_creates_stop_after_their_time(tmp_path):
-    """A file more needs another name: none is made twice."""
-    data = tmp_path / "data"
-    data.mkdir()
-    many = 300_000
-    made = options.metadata_job(
-        "filecreate", directory=str(data), files=many, runtime_s=1
-    )
-    (phase,) = run(made, tmp_path).phases
-    assert phase.operations is not None
-    assert 0 < phase.operations < many
-    assert phase.seconds == pytest.approx(1, abs=0.3)
-    assert sum(1 for _ in data.iterdir()) == phase.operations
 
 
 @pytest.mark.parametrize(
-    ("before", "after"), [("\0" * 10_000, ""), ("hello\n", ""), ("", "\nmore")]
+    "before, after", [("\0" * 10_000, ""), ("hello\n", ""), ("", "\nmore")]
 )
 def test_what_another_program_wrote_into_fios_file_is_refused(before, after):
     text = before + sample("fio_file.json") + after

@@ -1,21 +1,14 @@
 """IOR: options to arguments, and its outputs (recorded and real ones) to values."""
 
-import os
-import re
-import shutil
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from iogauge.core.measurement import ToolOutputError
-from iogauge.tools.ior.options import DATA_TYPES, IorOptions, parse_help
+from iogauge.tools.ior.options import parse_help
 from iogauge.tools.ior.output import parse_json, rank_times_csv, with_rank_times
-from support.shell import completed
+from support.project import SAMPLES
 
-SAMPLES = Path(__file__).parents[2] / "data" / "samples"
 GOOD = [
     *(
         "ior_i1.json",
@@ -27,7 +20,6 @@ GOOD = [
     *("ior_mpirun_4x2.json", "ior_wonly.json", "ior_verify.json", "ior_corrupt.json"),
     "ior_random_data.json",
 ]
-MINIMAL = {"test_file": "/t/f", "transfer_bytes": 2**20, "block_bytes": 2**24}
 
 
 def sample(name):
@@ -83,7 +75,7 @@ def test_corrupt_data_is_a_warning_of_the_log():
 
 
 @pytest.mark.parametrize(
-    ("name", "message"),
+    "name, message",
     [
         ("ior_v1.json", r"4\.0\.0 writes invalid JSON when -v is given; drop -v"),
         (
@@ -105,7 +97,7 @@ def test_damaged_output(name, message):
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "message"),
+    "old, new, message",
     [
         (
             '"bwMiB": 1335.1278',
@@ -199,7 +191,7 @@ def test_truncated_rank_times():
 
 
 @pytest.mark.parametrize(
-    ("text", "message"),
+    "text, message",
     [
         ("a,b\n", "unknown header"),
         (
@@ -222,91 +214,3 @@ def test_help():
     assert built == {"POSIX", "DUMMY", "MPIIO", "MMAP"}
     with pytest.raises(ToolOutputError, match="not the help text of IOR"):
         parse_help("ior: command not found")
-
-
-# --- options --------------------------------------------------------------------------------------
-
-
-def options(**changes):
-    return IorOptions(**{**MINIMAL, **changes})
-
-
-FLAGS = {
-    "file_per_process": "-F",
-    "write": "-w",
-    "read": "-r",
-    "fsync": "-e",
-    "barriers": "-g",
-    "keep": "-k",
-}
-TAKES_VALUE = {"-a", "-o", "-t", "-b", "-s", "-Q", "-l", "-O"}
-
-
-def parsed(arguments):
-    """The arguments read as IOR reads them: options to values ('' for a flag)."""
-    found = {}
-    words = iter(arguments)
-    for word in words:
-        name, _, value = word.partition("=")
-        if word in TAKES_VALUE:
-            value = next(words)
-            if word == "-O":
-                directive, _, value = value.partition("=")
-                name = f"-O {directive}"
-        assert name not in found or name == "-v"
-        found[name] = value
-    return found
-
-
-def as_bytes(text):
-    match = re.fullmatch(r"(\d+)([kmgt]?)", text)
-    return int(match[1]) * int(1024 ** " kmgt".index(match[2] or " "))
-
-
-@given(
-    transfer=st.integers(1, 2**24).map(lambda n: n * 8),
-    transfers=st.integers(1, 4096),
-    segments=st.integers(1, 1000),
-    flags=st.fixed_dictionaries({name: st.booleans() for name in FLAGS}),
-    reorder=st.booleans(),
-    data_type=st.sampled_from([None, *DATA_TYPES]),
-    signature=st.none() | st.integers(-(2**31), 2**31 - 1).filter(bool),
-)
-def test_arguments_say_what_the_options_say(
-    transfer, transfers, segments, flags, reorder, data_type, signature
-):
-    made = options(
-        transfer_bytes=transfer,
-        block_bytes=transfer * transfers,
-        segments=segments,
-        reorder_tasks=reorder,
-        data_type=data_type,
-        signature=signature,
-        **flags,
-    )
-    found = parsed(made.arguments())
-    assert as_bytes(found["-t"]) == transfer
-    assert as_bytes(found["-b"]) * int(found["-s"]) == made.bytes_per_task
-    for name, flag in FLAGS.items():
-        assert (flag in found) == flags[name]
-    assert ("-C" in found) == reorder
-    assert found.get("-l") == data_type
-    assert found.get("-G") == (None if signature is None else str(signature))
-    assert found["-O summaryFormat"] == "JSON"
-
-
-# --- the real program -----------------------------------------------------------------------------
-
-needs_ior = pytest.mark.skipif(shutil.which("ior") is None, reason="no ior on PATH")
-
-
-def run(arguments, directory):
-    return completed(
-        ["ior", *arguments],
-        cwd=directory,
-        env={
-            **os.environ,
-            "OMPI_ALLOW_RUN_AS_ROOT": "1",
-            "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
-        },
-    )

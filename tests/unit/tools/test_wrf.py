@@ -1,16 +1,14 @@
 """WRF-IO: a recorded report of PnetCDF 1.14.1's benchmark as values."""
 
 import re
-from pathlib import Path
 
 import pytest
 
 from iogauge.core.measurement import Quantity, ToolOutputError
 from iogauge_extras.suites.wrf import parse
+from support.project import SAMPLES
 
-REPORT = (
-    Path(__file__).parents[2] / "data" / "samples" / "wrf_io_1.14.1.txt"
-).read_text()
+REPORT = (SAMPLES / "wrf_io_1.14.1.txt").read_text()
 HEADER = "/opt/wrf_header.txt"
 
 
@@ -32,7 +30,7 @@ def test_a_form_of_later_releases():
 
 
 @pytest.mark.parametrize(
-    ("damage", "reason"),
+    "damage, reason",
     [
         (lambda text: "", "0 reports, expected 1: it printed nothing"),
         (

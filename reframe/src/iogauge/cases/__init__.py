@@ -1,6 +1,6 @@
 """ReFrame's side of the suite: base classes of the scenarios, and all that a scenario may import.
 
-- configuration: ReFrame's configuration of all sites
+- configuration: ReFrame's configuration of the sites that it may select
 - fio: scenarios that run fio
 - ior: scenarios that run IOR
 - job_files: what ReFrame's host writes for a job
@@ -16,11 +16,10 @@ from iogauge.cases.fio import (
     FioMetadataCheck,
     FioRandomReadCheck,
     FioSequentialCheck,
-    span_of_boxes,
 )
 from iogauge.cases.ior import IorCheck, PinnedFilesCheck
-from iogauge.cases.mdtest import MdtestCheck, MdtestOnMdtsCheck
+from iogauge.cases.mdtest import MdtestCheck
 from iogauge.cases.storage import StorageCheck
-from iogauge.core import words
+from iogauge.core import vocabulary
 from iogauge.node.kinds import traits
-from iogauge.node.lustre.request import DirectoryLayout, Layout
+from iogauge.node.lustre.request import Layout

@@ -1,4 +1,4 @@
-"""ReFrame's configuration of all sites, as ReFrame loads it."""
+"""ReFrame's configuration of the sites that it may select, as ReFrame loads it."""
 
 from __future__ import annotations
 
@@ -7,15 +7,16 @@ import os
 import re
 import socket
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
 from reframe.core.logging import getlogger, log_files
 
+from iogauge.core import processes
 from iogauge.core.paths import logs_dir, state_dir
 from iogauge.core.text import visible
-from iogauge.core.words import ENVIRONMENT
+from iogauge.core.vocabulary import ENVIRONMENT
 from iogauge.core.yamlfile import YamlError
 from iogauge.core.yamlfile import load as load_yaml
 from iogauge.records import selected
@@ -23,11 +24,11 @@ from iogauge.session import life
 from iogauge.session.current import current, guard_gate, is_gate, runs_cases
 from iogauge.site.folders import (
     COMMON,
-    LOCAL,
     SETTINGS,
     site_dir,
     site_dirs,
     site_folders,
+    sites_of_host,
 )
 from iogauge.site.machine import LACKS
 from iogauge.site.mistakes import STACK, find_lacks
@@ -54,15 +55,15 @@ def _expand(value: Any) -> Any:
 
 
 def load(folder: str | os.PathLike[str]) -> dict[str, Any]:
-    """Return ReFrame's configuration of all sites; print their mistakes on standard error.
+    """Return ReFrame's configuration of the sites that it may select; print their mistakes on standard error.
 
     The sites are those of ``folder``, and of the folders that ``$IOGAUGE_SITES`` names.
     """
+    processes.hear_children()
     base = Path(folder).resolve()
     os.environ["IOGAUGE_CONFIGURATION"] = str(base)
-    if odd := sorted(
-        set(_ODD.findall(str(state_dir())))
-    ):  # ReFrame would run the text in $(...)
+    odd = sorted(set(_ODD.findall(str(state_dir()))))
+    if odd:  # ReFrame would run the text in $(...)
         raise SystemExit(
             f"iogauge: {str(state_dir())!r} holds {' '.join(map(repr, odd))}: letters, digits and _ . / + , = @ : - "
             "are safe in job scripts; set IOGAUGE_HOME to such a directory"
@@ -75,7 +76,9 @@ def load(folder: str | os.PathLike[str]) -> dict[str, Any]:
     }
     common = base / COMMON / SETTINGS
     try:
-        parts = [_expand(load_yaml(common))] if common.exists() else []
+        parts = []
+        if common.exists():
+            parts.append(_expand(load_yaml(common)))
     except YamlError as error:
         message = visible(f"iogauge: {error}: every site needs this file, correct it")
         raise SystemExit(message) from error
@@ -95,18 +98,13 @@ def load(folder: str | os.PathLike[str]) -> dict[str, Any]:
     # A listing tells what would run: only software that is installed counts. A dry run runs nothing.
     listing = selected.LISTING in os.environ and "--dry-run" not in sys.argv
     runs = listing or runs_cases(sys.argv[1:])
-    hosts: dict[Path, list[str]] = {}
-    for site in site_folders(*site_dirs()):
-        if site.name in (other.name for other in hosts):
-            continue  # the first of the name stands for both, with the mistake
+    for site in _sites():
         data, mistakes = read_site(site, current().name, runs)
         parts.append(data)
-        hosts[site] = data["systems"][0].get("hostnames", [])
         _SITES.add(data["systems"][0]["name"])
         for mistake in mistakes:
             message = visible(f"iogauge: site {site.name} is disabled: {mistake}")
             print(message, file=sys.stderr)
-    _tell_rivals(hosts)
     for part in parts:
         for section, entries in part.items():
             merged[section] = merged.get(section, []) + entries
@@ -114,40 +112,45 @@ def load(folder: str | os.PathLike[str]) -> dict[str, Any]:
     return merged
 
 
-def _tell_rivals(hosts: Mapping[Path, Sequence[str]]) -> None:
-    """Say which site the host's name selects if several claim it, and none is named.
+def _sites() -> Sequence[Path]:
+    """Return the sites that ReFrame may select: the named one, else those that claim this host; all if there is none.
 
-    ``hosts`` are the patterns of host names by the site's folder.
+    Says which one is taken if several claim it.
     """
-    named = "RFM_SYSTEM" in os.environ or any(
-        w.startswith("--system") for w in sys.argv[1:]
-    )
+    first: dict[str, Path] = {}
+    for site in site_folders(*site_dirs()):
+        # The first of a name stands for all, with the mistake.
+        first.setdefault(site.name, site)
+    sites = list(first.values())
+    named = selected.values(sys.argv, "--system", "--system")
+    named = named or [os.environ.get("RFM_SYSTEM", "")]
+    if named[-1]:
+        mine = first.get(named[-1].partition(":")[0])
+        return [mine] if mine else sites
     host = socket.gethostname()
-    claiming = [
-        site
-        for site, patterns in hosts.items()
-        if site.name != LOCAL and any(re.match(pattern, host) for pattern in patterns)
-    ]
-    if len(claiming) > 1 and not named:
+    claiming = sites_of_host(sites, host)
+    if len(claiming) > 1:
         message = (
             f"iogauge: {len(claiming)} sites claim the host {host} by their hostnames: "
             f"{', '.join(map(str, claiming))}. The first is taken; expected one: name it "
             f"(--system={claiming[0].name}), or narrow the hostnames"
         )
         print(visible(message), file=sys.stderr)
+    return claiming or sites
 
 
-def _tell_the_listing(system: Any) -> None:
+def _note_for_listing(system: Any) -> None:
     """Note the features of the selected system's partitions, and why environments lack others."""
     for partition in system.partitions:
-        environments = [
-            selected.NotedEnvironment(
-                name=one.name,
-                features=(*one.features, *one.extras),
-                why=one.extras.get(LACKS) or _why_lacking(system.name, one),
+        environments = []
+        for environment in partition.environs:
+            extras = environment.extras
+            noted = selected.NotedEnvironment(
+                name=environment.name,
+                features=(*environment.features, *extras),
+                why=extras.get(LACKS) or _why_lacking(system.name, environment),
             )
-            for one in partition.environs
-        ]
+            environments.append(noted)
         selected.note(
             selected.NotedPlace(
                 place=partition.fullname,
@@ -169,6 +172,33 @@ def _why_lacking(site: str, environment: Any) -> dict[str, str]:
     return dict.fromkeys(ENVIRONMENT, environment.extras.get(NOT_INSTALLED) or why)
 
 
+def _filter_screen() -> None:
+    """Make room for the sign of life among ReFrame's lines, see :class:`iogauge.session.life.Filter`."""
+    details = None
+    if os.environ.get(life.DETAILS):
+        details = Path(os.environ[life.DETAILS])
+    keep = life.Filter(life.screen(), details)
+    for handler in getlogger().std_stream_handlers:
+        handler.addFilter(keep)
+
+
+def _require_stack(system: Any) -> None:
+    """Say which environments are left out; end the process if that is all of them."""
+    environments = {}
+    for partition in system.partitions:
+        for environment in partition.environs:
+            environments[environment.name] = environment.extras.get(NOT_INSTALLED)
+    missing = [text for text in environments.values() if text]
+    if missing and len(missing) == len(environments) and runs_cases(sys.argv[1:]):
+        lines = "\n  ".join(missing)
+        raise SystemExit(
+            f"iogauge: no software stack of site {system.name!r} is installed:\n  {lines}\n"
+            "Nothing was measured."
+        )
+    for text in missing:
+        print(visible(f"iogauge: left out: {text}"), file=sys.stderr)
+
+
 def require_ready(system: Any) -> None:
     """End the process with a clear message unless the selected ReFrame system is a site of this
     suite.
@@ -180,10 +210,7 @@ def require_ready(system: Any) -> None:
     if is_gate():
         getlogger().warn_as_error = True
     if runs_cases(sys.argv[1:]):
-        details = os.environ.get(life.DETAILS)
-        keep = life.Filter(life.screen(), Path(details) if details else None)
-        for handler in getlogger().std_stream_handlers:
-            handler.addFilter(keep)
+        _filter_screen()
     declared = [partition.extras for partition in system.partitions]
     mistakes = [text for extras in declared for text in extras.get(MISTAKES, [])]
     if system.name not in _SITES:
@@ -198,19 +225,8 @@ def require_ready(system: Any) -> None:
             "Correct them and run again; nothing was measured."
         )
     if selected.LISTING in os.environ:
-        _tell_the_listing(system)
-    environments = {
-        e.name: e.extras for partition in system.partitions for e in partition.environs
-    }
-    missing = [text for e in environments.values() if (text := e.get(NOT_INSTALLED))]
-    if missing and len(missing) == len(environments) and runs_cases(sys.argv[1:]):
-        lines = "\n  ".join(missing)
-        raise SystemExit(
-            f"iogauge: no software stack of site {system.name!r} is installed:\n  {lines}\n"
-            "Nothing was measured."
-        )
-    for text in missing:
-        print(visible(f"iogauge: left out: {text}"), file=sys.stderr)
+        _note_for_listing(system)
+    _require_stack(system)
     if not any("target" in extras for extras in declared):
         raise SystemExit(
             f"iogauge: the selected system {system.name!r} is no site of this suite, so no check can run.\n"

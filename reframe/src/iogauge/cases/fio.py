@@ -9,10 +9,10 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from iogauge.cases.storage import StorageCheck, share_of_bytes
-from iogauge.core import words
+from iogauge.core import vocabulary
 from iogauge.core.measurement import Metric, ToolOutput
 from iogauge.core.units import parse_bytes
 from iogauge.plan.case import (
@@ -54,26 +54,30 @@ def checks_of(layout: options.FioJob) -> Verification | None:
     return Verification(options.verification(layout.checksum_bytes), options.MISMATCH)
 
 
-#: How a preparing layout checks what it wrote, and random writes in their warm-up.
+#: How a preparing layout checks what it wrote.
 LAYOUT_CHECKED = Verification(
     options.verification(CHECKED_BYTES, options.READ_BACK), options.MISMATCH
 )
-_WRITES_CHECKED = Verification(
-    options.verification(CHECKED_BYTES, options.READ_BACK_BY_TURNS), options.MISMATCH
-)
+
+
+#: What a metadata case does, in the order of its metrics.
+_METADATA: Final[tuple[options.Engine, ...]] = ("filecreate", "filestat", "filedelete")
 
 
 class FioCheck(StorageCheck):
     """fio on the nodes of the job; a subclass sets the jobs."""
 
-    needs = words.FIO
+    needs = vocabulary.FIO
     own_processes = 1
+    #: It runs on all nodes of the site's scale, or on one.
     on_all_nodes: bool = False
 
     def declared(self) -> dict[str, Any]:
         """Return the defaults of every check; on one node, unless it runs on all."""
         declared = super().declared()
-        return declared if self.on_all_nodes else {**declared, "nodes": 1}
+        if not self.on_all_nodes:
+            declared["nodes"] = 1
+        return declared
 
     def quantities(self) -> Mapping[Metric, str]:
         """Return fio's quantity of each metric: operations per second, and the reads' bandwidth."""
@@ -84,13 +88,13 @@ class FioCheck(StorageCheck):
         return tuple(self.quantities())
 
     def timed_phase(
-        self, job: options.FioJob, access: Access, **more: Any
+        self, job: options.FioJob, access: Access, verifies: Verification | None = None
     ) -> PhasePlan:
-        """Return the phase of the job that gives all metrics their values; for ``more`` see :meth:`fio_phase`."""
+        """Return the phase of the job that gives all metrics their values."""
         rates = {
             metric.name: quantity for metric, quantity in self.quantities().items()
         }
-        return self.fio_phase(job, rates, access, **more)
+        return self.fio_phase(job, rates, access, verifies=verifies)
 
     def share_of_file(self, block: int, shares: int) -> int:
         """Return a share of the case's bytes, whole blocks and MiB; raises ValueError if it is less than one."""
@@ -123,35 +127,47 @@ class FioCheck(StorageCheck):
 
         A layout has no rates.
         """
-        output = f"fio-{job.name}.{REP if repeated else '0'}.json"
         file = f"{job.name}.fio"
+        output = f"fio-{job.name}.0.json"
+        if repeated:
+            output = f"fio-{job.name}.{REP}.json"
+        launch: Literal["clients", "once"] = "once"
+        command = ["fio", *options.arguments(file, output)]
+        if self.nodes > 1:
+            launch = "clients"
+            command = [file, output]
         # Of both ways these are the rates of the reads.
-        phase = "write" if job.pattern.endswith("write") else "read"
-        served = self.nodes > 1
-        command = (
-            [file, output] if served else ["fio", *options.arguments(file, output)]
-        )
+        phase = "read"
+        if job.pattern.endswith("write"):
+            phase = "write"
+        phase = options.METADATA_PHASES.get(job.engine, phase)
+        data_bytes = None
+        if not job.runtime_s and not job.metadata:
+            data_bytes = job.bytes_total * self.nodes
         return PhasePlan(
             name=job.name,
             command=command,
-            launch="clients" if served else "once",
+            launch=launch,
             parse=parse_fio,
-            rates={
-                metric: (options.METADATA_PHASES.get(job.engine, phase), rate)
-                for metric, rate in rates.items()
-            },
+            rates={metric: (phase, rate) for metric, rate in rates.items()},
             access=access,
             output=output,
-            data_bytes=None
-            if job.runtime_s or job.metadata
-            else job.bytes_total * self.nodes,
+            data_bytes=data_bytes,
             verifies=verifies,
         )
 
-    def fio_case(self, jobs: Sequence[options.FioJob], **case: Any) -> CasePlan:
-        """Return a case of fio phases; ``case`` gives the other fields of :class:`CasePlan`."""
+    def fio_case(
+        self,
+        jobs: Sequence[options.FioJob],
+        repeat: Sequence[PhasePlan],
+        held_bytes: int,
+        files: int,
+    ) -> CasePlan:
+        """Return a case of fio phases."""
         inputs = {f"{job.name}.fio": job.job_file() for job in jobs}
-        return self.case("fio", inputs=inputs, **case)
+        return replace(
+            self.case("fio", repeat, held_bytes=held_bytes, files=files), inputs=inputs
+        )
 
     def laid_out_case(
         self,
@@ -159,32 +175,35 @@ class FioCheck(StorageCheck):
         timed: Sequence[options.FioJob],
         repeat: Sequence[PhasePlan],
         verifies: Verification | None = None,
-        **case: Any,
     ) -> CasePlan:
         """Return a case in which every process lays its files out once, and timed jobs then work on them."""
         access = replace(LAID_OUT, o_direct=layout.direct)
-        return self.fio_case(
+        lay_out = self.fio_phase(layout, {}, access, repeated=False, verifies=verifies)
+        case = self.fio_case(
             jobs=[layout, *timed],
-            prepare=[
-                self.fio_phase(layout, {}, access, repeated=False, verifies=verifies)
-            ],
             repeat=repeat,
             held_bytes=layout.bytes_total * self.nodes,
             files=layout.numjobs * self.nodes,
-            **case,
         )
+        return replace(case, prepare=[lay_out])
 
 
 class OneNodeFioCheck(FioCheck):
     """fio on one node, without servers."""
 
-    def fio_case(self, jobs: Sequence[options.FioJob], **case: Any) -> CasePlan:
+    def fio_case(
+        self,
+        jobs: Sequence[options.FioJob],
+        repeat: Sequence[PhasePlan],
+        held_bytes: int,
+        files: int,
+    ) -> CasePlan:
         """Return the case, as of every fio check; raises ValueError for several nodes."""
         if self.nodes != 1:
             raise ValueError(
                 f"nodes is {self.nodes}: this scenario runs fio on one node; set nodes=1"
             )
-        return super().fio_case(jobs, **case)
+        return super().fio_case(jobs, repeat, held_bytes, files)
 
 
 class FioRandomReadCheck(OneNodeFioCheck):
@@ -195,14 +214,6 @@ class FioRandomReadCheck(OneNodeFioCheck):
 
     block: str
 
-    def timed_job(self, layout: options.FioJob) -> options.FioJob:
-        """Return the job that is measured: it runs for the time that the limits give."""
-        return options.reader_of(
-            layout,
-            block_bytes=parse_bytes(self.block),
-            runtime_s=self.site.limits.phase_seconds,
-        )
-
     def plan(self) -> CasePlan:
         """Lay the files out once, then run the timed job."""
         block = parse_bytes(self.block)
@@ -212,15 +223,12 @@ class FioRandomReadCheck(OneNodeFioCheck):
             numjobs=self.tasks_per_node,
             checksum_bytes=checksum_interval(block),
         )
-        job = self.timed_job(layout)
-        direction: Literal["read", "write"] = "read"
-        if job.pattern.endswith("write"):
-            direction, layout = "write", replace(layout, checksum_bytes=0)
-        access = Access(direction=direction, o_direct=True)
-        checked = checks_of(layout) or _WRITES_CHECKED
-        return self.laid_out_case(
-            layout, [job], [self.timed_phase(job, access, verifies=checked)]
+        job = options.reader_of(
+            layout, block_bytes=block, runtime_s=self.site.limits.phase_seconds
         )
+        access = Access(direction="read", o_direct=True)
+        phase = self.timed_phase(job, access, verifies=checks_of(layout))
+        return self.laid_out_case(layout, [job], [phase])
 
 
 class FioSequentialCheck(OneNodeFioCheck):
@@ -233,60 +241,51 @@ class FioSequentialCheck(OneNodeFioCheck):
     block: str
     file_per_process: bool = True
     o_direct: bool = False
-    #: Directory of the files on the target, below that of the case.
-    below: str = ""
 
     def promise(self) -> tuple[Metric, ...]:
         """Return the bandwidths of write and read."""
         return (WRITE_BW, READ_BW)
 
-    def _access(self, direction: Literal["read", "write"]) -> Access:
+    def _phase(
+        self, job: options.FioJob, access: Access, checks: tuple[str, ...]
+    ) -> PhasePlan:
         # A node is the whole of what the site measures only if the site has no other.
-        whole = self.site.scale.nodes == 1
-        return Access(
-            direction=direction,
-            o_direct=self.o_direct,
-            fsync=direction == "write",
-            evict=direction == "read" and not self.o_direct,
-            saturates="bandwidth" if whole else None,
-        )
-
-    def _phase(self, job: options.FioJob, checks: tuple[str, ...]) -> PhasePlan:
-        way: Literal["read", "write"] = "read" if job.pattern == "read" else "write"
-        rates: Mapping[str, str] = {f"{way}_bw": "bw"}
+        if self.site.scale.nodes == 1:
+            access = replace(access, saturates="bandwidth")
+        access = replace(access, o_direct=self.o_direct)
         # The warm-up alone writes and checks checksums: they would cost time in the others.
         checked = Verification(checks, options.MISMATCH)
-        return self.fio_phase(job, rates, self._access(way), verifies=checked)
+        return self.fio_phase(job, {f"{job.name}_bw": "bw"}, access, verifies=checked)
 
     def plan(self) -> CasePlan:
         """Give each process its share of the case's bytes; raises ValueError if they do not fit."""
-        block, each = parse_bytes(self.block), share_of_bytes(self, self.block)
         write = options.FioJob(
             name="write",
             pattern="write",
-            block_bytes=block,
-            file_bytes=each,
+            block_bytes=parse_bytes(self.block),
+            file_bytes=share_of_bytes(self, self.block),
             numjobs=self.tasks_per_node,
             direct=self.o_direct,
             shared=not self.file_per_process,
             fsync_at_end=True,
         )
-        if self.below:
-            write = replace(write, directory=f"{write.directory}/{self.below}")
         read = replace(write, name="read", pattern="read", fsync_at_end=False)
-        return self.fio_case(
+        writes = Access(direction="write", fsync=True)
+        written = options.verification(CHECKED_BYTES, options.WRITTEN_ALONE)
+        reads = Access(direction="read", evict=not self.o_direct)
+        files = 1
+        if self.file_per_process:
+            files = self.tasks_per_node
+        case = self.fio_case(
             jobs=[write, read],
             repeat=[
-                self._phase(
-                    write, options.verification(CHECKED_BYTES, options.WRITTEN_ALONE)
-                ),
-                self._phase(read, options.verification(CHECKED_BYTES)),
+                self._phase(write, writes, written),
+                self._phase(read, reads, options.verification(CHECKED_BYTES)),
             ],
             held_bytes=write.bytes_total,
-            files=self.tasks_per_node if self.file_per_process else 1,
-            shared_file=not self.file_per_process,
-            below=self.below,
+            files=files,
         )
+        return replace(case, shared_file=not self.file_per_process)
 
 
 class FioMetadataCheck(OneNodeFioCheck):
@@ -295,7 +294,7 @@ class FioMetadataCheck(OneNodeFioCheck):
     fio leaves what it creates and removes in memory: syncfs(2) after it belongs to its time.
     """
 
-    needs = words.FIO_METADATA
+    needs = vocabulary.FIO_METADATA
 
     def promise(self) -> tuple[Metric, ...]:
         """Return rates; stat is warm, because fio stats every file before it starts the clock."""
@@ -308,35 +307,17 @@ class FioMetadataCheck(OneNodeFioCheck):
     def plan(self) -> CasePlan:
         """Divide the files that the limits allow among the tasks."""
         files = self.share_of_files(self.tasks_per_node)
-        # A stat is several times as fast as the others: five rounds make it last.
-        engines: tuple[
-            tuple[Literal["filecreate", "filestat", "filedelete"], int], ...
-        ] = (
-            ("filecreate", 1),
-            ("filestat", 5),
-            ("filedelete", 1),
-        )
-        jobs = [
-            options.metadata_job(
-                engine, files=files, numjobs=self.tasks_per_node, loops=loops
+        jobs, repeat = [], []
+        for metric, engine in zip(self.promise(), _METADATA, strict=True):
+            job = options.metadata_job(engine, files=files, numjobs=self.tasks_per_node)
+            if engine == "filestat":
+                # A stat is several times as fast as the others: five rounds make it last.
+                job = replace(job, loops=5)
+            phase = self.fio_phase(
+                job, {metric.name: "rate"}, Access(direction="metadata")
             )
-            for engine, loops in engines
-        ]
-        metadata = Access(direction="metadata")
+            jobs.append(job)
+            repeat.append(replace(phase, syncs=engine != "filestat"))
         return self.fio_case(
-            jobs=jobs,
-            repeat=[
-                replace(
-                    self.fio_phase(job, {metric.name: "rate"}, metadata),
-                    syncs=job.engine != "filestat",
-                )
-                for job, metric in zip(jobs, self.promise(), strict=True)
-            ],
-            held_bytes=0,
-            files=files * self.tasks_per_node,
+            jobs, repeat, held_bytes=0, files=files * self.tasks_per_node
         )
-
-
-def span_of_boxes(number: int) -> str:
-    """Return the span of so many boxes of servers."""
-    return "one-box" if number == 1 else f"{number}-boxes"

@@ -19,7 +19,7 @@ import reframe.core.builtins as builtins
 from iogauge.cases.storage import StorageCheck
 from iogauge.core.measurement import Metric, ToolOutput
 from iogauge.core.units import format_bytes, tool_size
-from iogauge.core.words import IOR
+from iogauge.core.vocabulary import IOR
 from iogauge.evidence.model import SECONDS
 from iogauge.node.lustre.request import Layout, Pins
 from iogauge.plan import case
@@ -33,6 +33,9 @@ READ_IOPS = Metric("read_iops", "ops/s")
 
 #: Transfers up to this size also count as operations.
 _SMALL = 64 << 10
+
+#: Values of ``writes_first``.
+_YES_OR_NO = ("no", "yes")
 
 #: IOR's warning of files that exist already; -E does not silence it.
 _EXISTS = r"exists already and will be overwritten"
@@ -110,38 +113,41 @@ class IorCheck(StorageCheck):
 
         If all writes come first, the limits hold for the files of all repetitions together.
         """
-        limits, order = self.site.limits, {}
-        if self.reads and self.variant != "published":
-            order = {"writes_first": "yes" if limits.writes_first else "no"}
-        return {
+        limits = self.site.limits
+        declared = {
             **super().declared(),
-            **order,
             "transfer_bytes": self.transfer,
             "total_bytes": limits.case_bytes // self.share // max(self.sets, 1),
         }
+        if self.reads and self.variant != "published":
+            declared["writes_first"] = _YES_OR_NO[limits.writes_first]
+        return declared
 
     def promise(self) -> tuple[Metric, ...]:
         """Return both bandwidths, and the operations if transfers are small; seconds first, if they count."""
-        small = self.transfer <= _SMALL
-        return (
-            *self.times.values(),
-            WRITE,
-            *((READ,) if self.reads else ()),
-            *((WRITE_IOPS,) if small else ()),
-            *((READ_IOPS,) if small and self.reads else ()),
-        )
+        metrics = [*self.times.values(), WRITE]
+        if self.reads:
+            metrics.append(READ)
+        if self.transfer <= _SMALL:
+            metrics.append(WRITE_IOPS)
+            if self.reads:
+                metrics.append(READ_IOPS)
+        return tuple(metrics)
 
     @property
     def _writes_first(self) -> bool:
         """Return whether all repetitions write before the first one reads."""
-        asked = self.writes_first or ("yes" if self.site.limits.writes_first else "no")
-        return asked == "yes" and self.reads and self.variant != "published"
+        if not self.reads or self.variant == "published":
+            return False
+        asked = self.writes_first or _YES_OR_NO[self.site.limits.writes_first]
+        return asked == "yes"
 
     @property
     def sets(self) -> int:
         """Return how many repetitions keep their files at a time: all if all writes come first."""
-        repetitions = self.repetitions or self.site.limits.repetitions
-        return repetitions + self.warm_up if self._writes_first else 1
+        if not self._writes_first:
+            return 1
+        return (self.repetitions or self.site.limits.repetitions) + self.warm_up
 
     def layout(self) -> Layout | None:
         """Return the layout that the case's directory gives its files, or None for the target's."""
@@ -161,7 +167,9 @@ class IorCheck(StorageCheck):
 
     def file_name(self, task: int) -> str:
         """Return the name of a task's file in the case's directory (aiori's ``%s.%08d``)."""
-        return f"data.{task:08d}" if self.file_per_process else "data"
+        if self.file_per_process:
+            return f"data.{task:08d}"
+        return "data"
 
     def bytes_of_task(self) -> int:
         """Return a task's share of the bytes, whole transfers; raises ValueError if it is too small."""
@@ -170,33 +178,42 @@ class IorCheck(StorageCheck):
         if block < 2 * transfer:
             # The scenario's files are this fraction of what the site allows.
             fraction = self.site.limits.case_bytes // max(1, self.total_bytes)
-            enough = 2 * transfer * self.total_tasks * max(1, fraction)
+            least = 2 * transfer * self.total_tasks
+            remedy = (
+                f"raise limits.case_bytes to {format_bytes(least * max(1, fraction))}"
+            )
+            if "total_bytes" in self._overridden:
+                remedy = f"set total_bytes to {least} at least"
             raise ValueError(
                 f"{format_bytes(self.total_bytes)} for {self.total_tasks} task(s) leave less than two "
-                f"transfers of {format_bytes(transfer)} each: raise limits.case_bytes to "
-                f"{format_bytes(enough)} or lower the tasks"
+                f"transfers of {format_bytes(transfer)} each: {remedy} or lower the tasks"
             )
         return block
 
     def options(self) -> IorOptions:
         """Return the options of both phases; raises ValueError if the sizes do not fit."""
         transfer, block = self.transfer_bytes, self.bytes_of_task()
-        return IorOptions(
+        directory = case.DIR
+        if self._writes_first:
+            directory = case.SET
+        options = IorOptions(
             api=self.back_end,
-            test_file=f"{case.SET if self._writes_first else case.DIR}/data",
+            test_file=f"{directory}/data",
             transfer_bytes=transfer,
-            block_bytes=transfer if self.segmented else block,
-            segments=block // transfer if self.segmented else 1,
+            block_bytes=block,
             file_per_process=self.file_per_process,
             random_offsets=self.random,
             o_direct=self.o_direct,
             collective=self.collective,
-            # IOR's default data repeat in every block, and a target that compresses would store
-            # almost nothing.
-            data_type="random" if self.site.target.compresses else None,
             barriers=True,
             keep=True,
         )
+        if self.segmented:
+            options = replace(options, block_bytes=transfer, segments=block // transfer)
+        if self.site.target.compresses:
+            # IOR's default data repeat in every block, and a target that compresses would store almost nothing.
+            options = replace(options, data_type="random")
+        return options
 
     def _rates(self, direction: str) -> dict[str, tuple[str, str]]:
         """Return the metrics of a direction, each with its phase and quantity in IOR's output."""
@@ -237,17 +254,18 @@ class IorCheck(StorageCheck):
         verifies: case.Verification | None = None,
     ) -> case.PhasePlan:
         """Return one execution of IOR; ``words`` replace those of :meth:`tool_words`."""
-        output, ranks = (
-            f"ior-{name}.{case.REP}.json",
-            f"ior-{name}.{case.REP}.ranks.csv",
-        )
+        stem = f"ior-{name}.{case.REP}"
+        output, ranks = f"{stem}.json", f"{stem}.ranks.csv"
+        rates = {}
+        if name in ("write", "read"):
+            rates = self._rates(name)
         options = replace(options, summary_file=output, rank_details_csv=ranks)
         return case.PhasePlan(
             name=name,
             command=[*(words or self.tool_words()), *options.arguments()],
             launch="tasks",
             parse=_parse,
-            rates=self._rates(name) if name in ("write", "read") else {},
+            rates=rates,
             access=access,
             output=output,
             ranks=ranks,
@@ -256,16 +274,13 @@ class IorCheck(StorageCheck):
             verifies=verifies,
         )
 
-    def _access(self, direction: Literal["read", "write"], **more: Any) -> case.Access:
-        large = self.transfer > _SMALL and not self.times
+    def _access(self, direction: Literal["read", "write"]) -> case.Access:
+        access = case.Access(direction=direction, o_direct=self.o_direct)
         # A sweep's points below the site's own number of tasks need not drive the target to its limit.
         few = self.sweeps_tasks and self.tasks_per_node < self.site.scale.tasks_per_node
-        full: Literal["bandwidth"] | None = None
-        if large and not few:
-            full = "bandwidth"
-        return case.Access(
-            direction=direction, o_direct=self.o_direct, saturates=full, **more
-        )
+        if self.transfer > _SMALL and not self.times and not few:
+            access = replace(access, saturates="bandwidth")
+        return access
 
     def sound_phases(self, options: IorOptions) -> list[case.PhasePlan]:
         """Write with fsync, empty the page cache if readers would find it full, and read."""
@@ -275,30 +290,23 @@ class IorCheck(StorageCheck):
         write = self.ior_phase(
             "write",
             writer,
-            self._access("write", fsync=True),
+            replace(self._access("write"), fsync=True),
             verifies=self._verification(writer, read_back=not self.reads),
         )
         if not self.reads:
             return [write]
+        reader = replace(options, read=True)
+        access = self._access("read")
         # IOR refuses to reorder tasks over shuffled offsets in a shared file. Through PnetCDF each task reads its own part all
         # the same, and finds wrong data in it (aiori-NCMPI.c has no rankOffset there).
         shift = self.nodes >= 2 and (self.file_per_process or not self.random)
-        shift = shift and self.back_end != "NCMPI"
-        shifted: dict[str, Any] = (
-            {"reorder_tasks": True, "task_offset": 1} if shift else {}
-        )
-        reader = replace(options, read=True, **shifted)
-        read = self.ior_phase(
-            "read",
-            reader,
-            self._access(
-                "read",
-                task_offset=1 if shift else None,
-                evict=not shift and not self.o_direct,
-            ),
-            verifies=self._verification(reader),
-        )
-        return [write, read]
+        if shift and self.back_end != "NCMPI":
+            reader = replace(reader, reorder_tasks=True, task_offset=1)
+            access = replace(access, task_offset=1)
+        else:
+            access = replace(access, evict=not self.o_direct)
+        verifies = self._verification(reader)
+        return [write, self.ior_phase("read", reader, access, verifies=verifies)]
 
     def published_phases(self, options: IorOptions) -> list[case.PhasePlan]:
         """Return the document's command as one execution."""
@@ -313,14 +321,14 @@ class IorCheck(StorageCheck):
             shift=self.tasks_per_node + 1,
         )
         words = filled.split()
-        shifted = _option(words, "-C") is not None
+        access = replace(self._access("write"), fsync=_option(words, "-e") is not None)
         write = case.PhasePlan(
             name="write",
             command=["ior", *words],
             launch="tasks",
             parse=_parse,
             rates=self._rates("write"),
-            access=self._access("write", fsync=_option(words, "-e") is not None),
+            access=access,
             output=output,
             data_bytes=options.bytes_per_task * self.total_tasks,
             samples=int(_option(words, "-i") or 1),
@@ -328,33 +336,37 @@ class IorCheck(StorageCheck):
         )
         if not self.reads:
             return [write]
-        offset = int(_option(words, "-Q") or 1) if shifted else None
-        reads = self._access("read", task_offset=offset)
+        reads = self._access("read")
+        if _option(words, "-C") is not None:
+            reads = replace(reads, task_offset=int(_option(words, "-Q") or 1))
         return [write, write.also("read", self._rates("read"), reads)]
 
     def plan(self) -> case.CasePlan:
         """Return the plan of the current variant."""
         options = self.options()
         published = self.variant == "published"
-        data = options.bytes_per_task * self.total_tasks
-        phases = (
-            self.published_phases(options) if published else self.sound_phases(options)
-        )
-        kept = phases[0].samples if {"-m", "-k"} <= set(phases[0].command) else 1
-        if self._writes_first:
-            kept = self.repetitions + self.warm_up
-        return self.case(
-            "ior",
-            phases,
-            repetitions=1 if published else self.repetitions,
+        kept = 1
+        if published:
+            phases = self.published_phases(options)
+            if {"-m", "-k"} <= set(phases[0].command):
+                kept = phases[0].samples
+        else:
+            phases = self.sound_phases(options)
+            kept = self.sets
+        files = 1
+        if self.file_per_process:
+            files = self.total_tasks
+        # Each rank of Open MPI makes FILE.locktest.RANK when it opens a file, to test locks (its component
+        # sharedfp/lockedfile). On a file system with an MDS each such file is a create and an unlink.
+        passing_files = self.total_tasks
+        if self.back_end == "POSIX":
+            passing_files = 0
+        held_bytes = options.bytes_per_task * self.total_tasks * kept
+        plan = replace(
+            self.case("ior", phases, held_bytes, files * kept),
             warm_up=self.warm_up and not published,
             writes_first=self._writes_first,
-            held_bytes=data * kept,
-            files=(self.total_tasks if self.file_per_process else 1) * kept,
-            # Each rank of Open MPI makes FILE.locktest.RANK when it opens a file, to test locks
-            # (its component sharedfp/lockedfile). On a file system with an MDS each such file is a
-            # create and an unlink.
-            passing_files=0 if self.back_end == "POSIX" else self.total_tasks,
+            passing_files=passing_files,
             layout=self.layout(),
             pins=self.pins(),
             shared_file=not self.file_per_process,
@@ -363,6 +375,9 @@ class IorCheck(StorageCheck):
             sweeps_tasks=self.sweeps_tasks,
             hinted=self.hinted,
         )
+        if published:
+            plan = replace(plan, repetitions=1)
+        return plan
 
 
 class PinnedFilesCheck(IorCheck):
@@ -375,6 +390,5 @@ class PinnedFilesCheck(IorCheck):
         return Pins(
             names=tuple(self.file_name(task) for task in range(self.total_tasks)),
             kind="file",
-            stripe_bytes=None,
             servers=self.servers_used(),
         )

@@ -20,10 +20,10 @@ from typing import Any, Final
 import reframe.core.runtime as runtime
 
 from iogauge.core import commands, paths, processes
-from iogauge.core.paths import JOB_FILES
 from iogauge.plan import script
 from iogauge.plan.case import CasePlan
 from iogauge.plan.stage import FOOTPRINT, HOSTFILE, ORDER, PINS, JobOrder, PlannedCase
+from iogauge.session.current import is_gate
 from iogauge.site.extras import PartitionExtras
 from iogauge.workspace.directory import session_dir
 
@@ -36,14 +36,17 @@ _ASKED: Final = 30
 
 @dataclass(frozen=True, slots=True)
 class JobFiles:
-    """What is written for a case's job: ReFrame's job with its time limit, the plan, the partition's extras, the tasks that fit
-    on a node. With ``bind`` tasks are bound to cores; a document's command stays as printed.
-    """
+    """What is written for a case's job."""
 
+    #: ReFrame's job, with its time limit.
     job: Any
     plan: CasePlan
     extras: PartitionExtras
+    #: Tasks on a node.
     per_node: int
+    #: Directories that may have the target's lock.
+    locks: tuple[str, ...]
+    #: Tasks are bound to cores; a document's command stays as printed.
     bind: bool = True
 
     @property
@@ -53,43 +56,32 @@ class JobFiles:
 
     @property
     def _binding(self) -> list[str]:
+        if not self.bind:
+            return []
         cores = self.extras.node.cores
-        return (
-            script.binding_options(self.launcher, self.per_node, cores)
-            if self.bind
-            else []
-        )
-
-    @property
-    def bound_tasks(self) -> int:
-        """Return how many tasks mpirun binds to a core each on the node of the job script.
-
-        Returns 0 if it binds none, or if the script may run elsewhere, as with hosts of the site. Other
-        launchers share cores rather than abort.
-        """
-        started = any(phase.launch == "tasks" for phase in self.plan.phases)
-        here = "core" in self._binding and started and not self.extras.hosts
-        return self.per_node if here else 0
+        return script.binding_options(self.launcher, self.per_node, cores)
 
     def order(self, session: str, case: str) -> JobOrder:
         """Return the order for the job's agent."""
         plan, extras = self.plan, self.extras
         target, limits = extras.target, extras.limits
         pid, start = processes.identity(os.getpid())
+        targets: int | None = None
+        if extras.topology:
+            targets = extras.topology.targets
         return JobOrder(
             target=target.path,
             type=target.type,
             source=target.source,
             uuid=target.uuid,
             striping=target.striped_by,
-            targets=extras.topology.targets if extras.topology else None,
-            out=extras.topology.out if extras.topology else (),
+            targets=targets,
             restore=str(paths.state_dir() / "restore"),
             session=session,
             host=socket.gethostname(),
             process=(pid, start),
             case=case,
-            lock=target.lock_place,
+            locks=self.locks,
             # The job's time includes the waiting: half of it is left for the case.
             lock_wait_s=min(limits.lock_wait, self.job.time_limit / 2),
             lock_lease_s=limits.lock_lease,
@@ -98,20 +90,12 @@ class JobFiles:
             pieces=plan.pieces,
             pins=plan.pins,
             layout=plan.layout,
-            pool=target.pool,
             shared_bytes=plan.shared_bytes,
             max_fill=limits.max_fill,
             max_of_free=limits.max_of_free,
             time_limit_s=self.job.time_limit,
-            bound_tasks=self.bound_tasks,
-            cores=extras.node.cores,
             expect=dict(extras.expect),
-            devices=extras.ceilings.devices
-            if extras.ceilings and any(phase.of_devices for phase in plan.phases)
-            else (),
-            mdts=plan.mdts,
-            directory_layout=plan.directory_layout,
-            fill_bytes=plan.fill_bytes,
+            gate=is_gate() and not target.of_job,
         )
 
     def launch(self, stage: Path) -> script.Launch:
@@ -137,8 +121,8 @@ class JobFiles:
         return script.Launch(
             run_tasks=launcher.run_command(self.job),
             each_node=script.per_node_launcher(name, plan.nodes, hosts),
-            agent=["sh", str(JOB_FILES / "agent.sh"), sys.executable],
-            witness=str(JOB_FILES / "witness.sh"),
+            agent=["/bin/sh", str(paths.JOB_FILES / "agent.sh"), sys.executable],
+            witness=str(paths.JOB_FILES / "witness.sh"),
             restore=str(paths.state_dir() / "restore"),
             interface=self.extras.interface,
         )
@@ -146,22 +130,24 @@ class JobFiles:
     def resources(self, partition: Any) -> dict[str, dict[str, str]]:
         """Return the room for the case that is requested of the site's resource managers; ValueError if there is none."""
         capacity = f"{math.ceil(_CAPACITY_FACTOR * self.plan.held_bytes / 2**30)}GiB"
-        asked = {name: {"capacity": capacity} for name in self.extras.resources}
-        options = [
-            word
-            for name in asked
-            for word in partition.get_resource(name, **asked[name])
-        ]
-        buffers = [word for word in options if word.startswith(("#DW", "#BB", "--bb"))]
+        requests = {}
+        buffers = []
+        for name in self.extras.resources:
+            requests[name] = {"capacity": capacity}
+            for option in partition.get_resource(name, capacity=capacity):
+                if option.startswith(("#DW", "#BB", "--bb")):
+                    buffers.append(option)
         if buffers and partition.scheduler.registered_name in ("slurm", "squeue"):
-            said = ""
+            configuration = ""
             with contextlib.suppress(OSError):
-                said = commands.output("scontrol", "show", "config", seconds=_ASKED)
-            if re.search(r"BurstBufferType\s*=\s*\(null\)", said):
+                configuration = commands.output(
+                    "scontrol", "show", "config", seconds=_ASKED
+                )
+            if re.search(r"BurstBufferType\s*=\s*\(null\)", configuration):
                 raise ValueError(
                     f"this Slurm has no burst buffers, so it passes over {buffers[0]!r}"
                 )
-        return asked
+        return requests
 
     def lines(
         self, starts: script.Launch, order: JobOrder, environments: Sequence[Any]
@@ -172,50 +158,51 @@ class JobFiles:
         time limit.
         """
         job, plan = self.job, self.plan
-        functions = script.job_functions(
-            plan, starts, notes_layouts=order.striping == "lustre"
-        )
-        by_tasks = any(phase.launch == "tasks" for phase in plan.phases)
-        served = any(phase.on_servers for phase in plan.phases)
-        reported = script.reporting_variables(self.launcher) if by_tasks else {}
         given = [*job.sched_access, *job.options, *job.cli_options]
         options = script.job_options(
             job.scheduler.registered_name, plan.most_files, job.time_limit, given
         )
         job.options += options
-        warned = [option.partition("@")[2] for option in options if "@" in option]
+        lines = [*_has_modules(environments)]
+        if self.extras.hosts:
+            handed = script.shell_word(";".join(_handed(environments)))
+            lines.append(f"export OMPI_MCA_mca_base_env_list={handed}")
+        if any(phase.launch == "tasks" for phase in plan.phases):
+            for name, value in script.reporting_variables(self.launcher).items():
+                lines.append(f"export {name}={value}")
         directory = os.path.join(session_dir(order.target, order.session), order.case)
-        counts = [str(plan.first_repetition), str(plan.repetitions)]
-        # Daemons that mpirun starts on hosts by itself have another environment.
-        handed = dict.fromkeys(
-            ["PATH", *(name for one in environments for name in one.env_vars)]
+        lines.append(f"export IOG_DIR={_directory_word(directory)}")
+        lines.append(_source("job.sh"))
+        for option in options:
+            _, at, seconds = option.partition("@")
+            if at:
+                lines.append(f"IOG_WARNED={seconds}")
+        if any(phase.on_servers for phase in plan.phases):
+            lines.append(_source("servers.sh"))
+        lines += script.job_functions(
+            plan, starts, notes_layouts=order.striping == "lustre"
         )
-        own = [name for name in handed if not name.startswith(("OMPI_", "PRTE_"))]
-        lines = [
-            *_has_modules(environments),
-            *(
-                [
-                    f"export OMPI_MCA_mca_base_env_list={script.shell_word(';'.join(own))}"
-                ]
-                if self.extras.hosts
-                else []
-            ),
-            *(f"export {name}={value}" for name, value in reported.items()),
-            f"export IOG_DIR={_directory_word(directory)}",
-            f". {script.shell_word(str(JOB_FILES / 'job.sh'))}",
-            *(f"IOG_WARNED={seconds}" for seconds in warned),
-            *(
-                [f". {script.shell_word(str(JOB_FILES / 'servers.sh'))}"]
-                if served
-                else []
-            ),
-            *functions,
-            f"iog_open {script.shell_command([*starts.agent, 'open', ORDER])}",
-            *(["iog_prepare"] if functions[0].startswith("iog_prepare") else []),
-        ]
+        lines.append(f"iog_open {script.shell_command([*starts.agent, 'open', ORDER])}")
+        lines.append("iog_prepare")
+        counts = [str(plan.first_repetition), str(plan.repetitions)]
         if plan.writes_first:
             lines.append(script.shell_command(["iog_repeat", *counts, "iog_write"]))
         return lines, "iog_repeat", [*counts, "iog_case"]
+
+
+def _source(name: str) -> str:
+    """Return the line that reads a shell file of the library."""
+    return f". {script.shell_word(str(paths.JOB_FILES / name))}"
+
+
+def _handed(environments: Sequence[Any]) -> list[str]:
+    """Return the variables for daemons that mpirun starts on hosts by itself: they have another environment."""
+    names = {"PATH": None}
+    for environment in environments:
+        for name in environment.env_vars:
+            if not name.startswith(("OMPI_", "PRTE_")):
+                names[name] = None
+    return [*names]
 
 
 def write_inputs(stage: Path, planned: PlannedCase, plan: CasePlan) -> None:
@@ -241,21 +228,17 @@ def write_inputs(stage: Path, planned: PlannedCase, plan: CasePlan) -> None:
 def _has_modules(environments: Sequence[Any]) -> Iterator[str]:
     """Yield a line for each module that the site declares: it ends a job in which the module is not loaded."""
     system = runtime.runtime().modules_system
-    if system.name not in ("tmod4", "envmod", "lmod"):
+    if system.name not in ("envmod", "lmod"):
         return
-    declared = [
-        one for environment in environments for one in environment.modules_detailed
-    ]
-    for name in (
-        name
-        for one in declared
-        if not one["collection"]
-        for name in system.resolve_module(one["name"])
-    ):
-        end = script.shell_word(
-            f"iogauge: the job has not loaded the module {name}, which the site declares"
-        )
-        yield f"module is-loaded {script.shell_word(name)} || {{ echo {end} >&2; exit 1; }}"
+    for environment in environments:
+        for module in environment.modules_detailed:
+            if module["collection"]:
+                continue
+            for name in system.resolve_module(module["name"]):
+                end = script.shell_word(
+                    f"iogauge: the job has not loaded the module {name}, which the site declares"
+                )
+                yield f"module is-loaded {script.shell_word(name)} || {{ echo {end} >&2; exit 1; }}"
 
 
 def _directory_word(directory: str) -> str:
@@ -263,6 +246,5 @@ def _directory_word(directory: str) -> str:
     variable, slash, rest = directory.partition("/")
     if not variable:
         return script.shell_word(directory)
-    return (
-        f'"${{{variable[1:]}:?is not set in this job}}"{slash}{script.shell_word(rest)}'
-    )
+    word = f'"${{{variable[1:]}:?is not set in this job}}"'
+    return f"{word}{slash}{script.shell_word(rest)}"

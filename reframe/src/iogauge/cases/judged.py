@@ -9,9 +9,9 @@ A scenario defines these attributes, until a phase of ReFrame's pipeline:
 =========================  ==========  ==============================================================
 attribute                  until       meaning
 =========================  ==========  ==============================================================
-``valid_systems``          init        partitions, by features (``words.PARTITION``) or by name
-``needs``                  class body  the environment's feature (``words.ENVIRONMENT``); empty: any
-``tags``                   init        kinds of runs that include the case (``words.TAGS``)
+``valid_systems``          init        partitions, by features (``vocabulary.PARTITION``) or by name
+``needs``                  class body  the environment's feature (``vocabulary.ENVIRONMENT``); empty: any
+``tags``                   init        kinds of runs that include the case (``vocabulary.TAGS``)
 ``variants``               class body  forms of the command; the first is ``sound``
 ``flaw``                   class body  flaw of the published form
 ``promise()``              setup       metrics, each with unit and direction; the plan of a scale may have fewer
@@ -42,17 +42,16 @@ from reframe.core.exceptions import PerformanceError, ReframeFatalError, SanityE
 from reframe.core.logging import getperflogger
 from reframe.utility import nodelist_abbrev
 
-from iogauge.core import paths, words
+from iogauge.core import paths, vocabulary
 from iogauge.core.measurement import Metric, Reference
 from iogauge.core.text import visible, visible_lines
-from iogauge.core.words import Fingerprint
+from iogauge.core.vocabulary import Fingerprint, Value
 from iogauge.evidence import fingerprint, model
-from iogauge.judge.decide import Judgement
-from iogauge.judge.verdict import MetricVerdict, Verdict
+from iogauge.judge.verdict import Judgement, MetricVerdict, Verdict
 from iogauge.plan.case import CasePlan
 from iogauge.plan.script import shell_command
 from iogauge.records import journal, selected
-from iogauge.records.record import FindingRecord, MetricRecord, PriceRecord, Record
+from iogauge.records.record import FindingRecord, MetricRecord, Record
 from iogauge.session.current import confirms, current, gate_marks, is_gate, suite
 from iogauge.site import reference_notes
 from iogauge.site.extras import PartitionExtras
@@ -63,18 +62,22 @@ from iogauge.site.topology import Ceiling
 _DIGITS: Final = 6
 
 
+def _short(value: float) -> float:
+    return float(f"{value:.{_DIGITS}g}")
+
+
 def _rounded(
     median: float | None, reference: Reference | None
-) -> tuple[float | None, float | None]:
-    """Return a median and its reference's value for ReFrame, rounded if that decides the same."""
+) -> tuple[float | None, Reference | None]:
+    """Return a median and its reference for ReFrame, rounded if that decides the same."""
     if median is None:
-        return None, reference.value if reference else None
-    short = float(f"{median:.{_DIGITS}g}")
+        return None, reference
     if reference is None:
-        return short, None
-    rounded = replace(reference, value=float(f"{reference.value:.{_DIGITS}g}"))
-    same = rounded.met_by(short) == reference.met_by(median)
-    return (short, rounded.value) if same else (median, reference.value)
+        return _short(median), None
+    rounded = replace(reference, value=_short(reference.value))
+    if rounded.met_by(_short(median)) != reference.met_by(median):
+        return median, reference
+    return _short(median), rounded
 
 
 # ReFrame reads and sets its deprecated alias `variables` in each instance. Each time it reads the sources of the whole stack
@@ -116,9 +119,14 @@ class JudgedCheck(rfm.RunOnlyRegressionTest):
     #: :type: str
     verdict = builtins.variable(str, value="", loggable=True)
     verdict_reason = builtins.variable(str, value="", loggable=True)
+    #: Kind of a refusal before the case ran, as in ``vocabulary``; also in ReFrame's report.
+    #: :type: str
+    refusal = builtins.variable(str, value="", loggable=True)
 
     sourcesdir = None
-    valid_systems = [f"+{words.TARGET}"]
+    #: Jobs of ``--ci-generate`` run one after the other: they would wait for each other's lock.
+    ci_extras = {"gitlab": {"resource_group": "iogauge"}}
+    valid_systems = [f"+{vocabulary.TARGET}"]
     #: Feature that the environment must have.
     needs: str = ""
     #: Forms of the command that the scenario has.
@@ -130,6 +138,10 @@ class JudgedCheck(rfm.RunOnlyRegressionTest):
     _references: References
     _overridden: dict[str, object]
     _judgement: Judgement | None
+    #: What the job left; None of a case that was not measured.
+    _evidence: model.Evidence | None = None
+    #: The node whose turn it is.
+    _turn: tuple[str, ...] = ()
     #: Values of the warm-up, recorded but not judged, by metric.
     _cold: Mapping[str, float] = MappingProxyType({})
 
@@ -156,8 +168,8 @@ class JudgedCheck(rfm.RunOnlyRegressionTest):
 
     @property
     def pinned(self) -> tuple[str, ...]:
-        """Return the nodes of ReFrame's ``--distribute``; empty if the scheduler chooses."""
-        return tuple(getattr(self, ".nid", ()))
+        """Return the nodes of ReFrame's ``--distribute``, or that whose turn it is; empty if the scheduler chooses."""
+        return tuple(getattr(self, ".nid", self._turn))
 
     # The pipeline.
 
@@ -192,7 +204,7 @@ class JudgedCheck(rfm.RunOnlyRegressionTest):
                         name: (getattr(self, name),)
                         for name in type(self).param_space.params
                     },
-                    "tier": get_args(words.Tier),
+                    "tier": get_args(vocabulary.Tier),
                     "variant": self.variants,
                 },
             )
@@ -219,8 +231,8 @@ class JudgedCheck(rfm.RunOnlyRegressionTest):
             if reference_notes.look_up(data[check], values):
                 places.append(partition.fullname)
         if places:
-            self.tags.add(words.PUBLISHED_FIGURE)
-            if words.PUBLISHED_FIGURE in selected.values(sys.argv, "-t", "--tag"):
+            self.tags.add(vocabulary.PUBLISHED_FIGURE)
+            if vocabulary.PUBLISHED_FIGURE in selected.values(sys.argv, "-t", "--tag"):
                 fitting = runtime.valid_sysenv_comb(
                     self.valid_systems, self.valid_prog_environs
                 )
@@ -257,22 +269,28 @@ class JudgedCheck(rfm.RunOnlyRegressionTest):
             )
         scope: dict[str, Any] = {}
         for decided in self._judgement.metrics:
-            metric, reference = decided.metric, decided.reference
-            median, value = _rounded(decided.median, reference)
+            metric = decided.metric
+            median, reference = _rounded(decided.median, decided.reference)
             self.perf_variables[metric.name] = sn.make_performance_function(
                 sn.defer(median), metric.unit
             )
-            if reference is not None and decided.verdict in (
+            if reference is None or decided.verdict not in (
                 Verdict.PASS,
                 Verdict.FAIL,
             ):
-                bounds = (value, reference.lower, reference.upper, reference.unit)
-                scope[metric.name] = (
-                    builtins.xfail(reference.xfail, bounds)
-                    if reference.xfail
-                    else bounds
-                )
-        references: Any = {self.current_partition.fullname: scope} if scope else {}
+                continue
+            bounds: Any = (
+                reference.value,
+                reference.lower,
+                reference.upper,
+                reference.unit,
+            )
+            if reference.xfail:
+                bounds = builtins.xfail(reference.xfail, bounds)
+            scope[metric.name] = bounds
+        references: Any = {}
+        if scope:
+            references[self.current_partition.fullname] = scope
         self.reference = references
 
     @builtins.run_after("performance")
@@ -288,7 +306,7 @@ class JudgedCheck(rfm.RunOnlyRegressionTest):
                 self._perfvalues[key][-1] = decided.verdict.value
         verdict = self._judgement.verdict
         if verdict in (Verdict.UNREFERENCED, Verdict.UNSTABLE, Verdict.CONTAMINATED):
-            message = self._said(verdict, self._judgement.headline)
+            message = self._message(verdict, self._judgement.headline)
             if is_gate():
                 raise PerformanceError(message)
             self._log_performance()
@@ -305,10 +323,10 @@ class JudgedCheck(rfm.RunOnlyRegressionTest):
     def _nothing_passes_unproven(self) -> None:
         if self.is_dry_run():
             return
-        if self._judgement is None or self._judgement.verdict is not Verdict.PASS:
-            verdict = (
-                "nothing" if self._judgement is None else self._judgement.verdict.value
-            )
+        verdict = "nothing"
+        if self._judgement is not None:
+            verdict = self._judgement.verdict.value
+        if verdict != Verdict.PASS.value:
             raise SanityError(
                 f"ReFrame would pass this case, but its verdict is {verdict}"
             )
@@ -320,24 +338,23 @@ class JudgedCheck(rfm.RunOnlyRegressionTest):
         where = (self.current_partition.name, self.current_environ.name)
         return (type(self).__name__, *where, self.display_name)
 
-    def _refuse(self, verdict: Verdict, reason: str) -> None:
-        """Record a case that was not measured, and fail it."""
-        judgement = Judgement((), (), verdict, reason)
+    def _refuse(self, reason: str, kind: str = "") -> None:
+        """Record a case that was not measured as ERROR, and fail it."""
+        judgement = Judgement((), (), Verdict.ERROR, reason)
         self._judgement = judgement
+        self.refusal = kind
         if not self.is_dry_run():
             self._record(judgement)
-        raise SanityError(self._said(verdict, reason))
+        raise SanityError(self._message(Verdict.ERROR, reason))
 
     @staticmethod
-    def _said(verdict: Verdict, reason: str) -> str:
+    def _message(verdict: Verdict, reason: str) -> str:
         """Return the message for ReFrame, in which tools may have put any characters."""
         return visible_lines(f"{verdict.value}: {reason}")
 
     def _record(self, judgement: Judgement) -> None:
-        self.verdict, self.verdict_reason = (
-            judgement.verdict.value,
-            visible(judgement.reason),
-        )
+        self.verdict = judgement.verdict.value
+        self.verdict_reason = visible(judgement.reason)
         run = current()
         run.open_cases.discard(self._open_name)
         run.undecided.pop(self._open_name, None)
@@ -355,45 +372,46 @@ class JudgedCheck(rfm.RunOnlyRegressionTest):
         elif not judgement.failed_as_expected:
             run.failed += 1
 
-    @property
-    def _seen(self) -> model.Evidence | None:
-        """Return what the job left; None of a case that was not measured."""
-        return getattr(self, "_evidence", None)
-
     def _fingerprint(
-        self, judgement: Judgement, commands: Sequence[str]
+        self, judgement: Judgement, commands: Sequence[str], inputs: Mapping[str, str]
     ) -> Fingerprint:
         """Facts of the nodes, the software and the commands that the case was measured with."""
-        seen = self._seen
-        plan: CasePlan | None = getattr(self, "_plan", None)
-        outputs = (
-            [one for outs in seen.outputs.values() for one in outs] if seen else []
-        )
-        kinds = [
-            one.parameters["data_type"]
-            for one in outputs
-            if "data_type" in one.parameters
-        ]
+        nodes: Sequence[Mapping[str, Value]] = ()
+        hosts, file_systems, kinds = [], [], []
+        layouts: Mapping[str, str] = {}
+        evidence = self._evidence
+        if evidence is not None:
+            nodes = evidence.nodes
+            for view in evidence.views:
+                hosts.append(view.host)
+                # A file system that is made for one job is another one in each.
+                if not self._extras.target.of_job:
+                    file_systems.append(view.uuid)
+            if evidence.passed_on:
+                layouts = evidence.passed_on.facts
+            for outputs in evidence.outputs.values():
+                for output in outputs:
+                    if "data_type" in output.parameters:
+                        kinds.append(str(output.parameters["data_type"]))
         of_case = fingerprint.of_case(
-            hosts=[view.host for view in seen.views] if seen else [],
-            # A file system that is made for one job is another one in each.
-            file_systems=[view.uuid for view in seen.views]
-            if seen and not self._extras.target.of_job
-            else [],
-            layouts=seen.passed_on.facts if seen and seen.passed_on else {},
+            hosts=hosts,
+            file_systems=file_systems,
+            layouts=layouts,
             tools=judgement.tools,
             commands=commands,
-            inputs=plan.inputs if plan else {},
+            inputs=inputs,
             repetitions=self.repetitions,
             stack=self.current_environ.extras.get("installed"),
             session=current().name,
-            data_types=[str(kind) for kind in kinds],
+            data_types=kinds,
         )
-        return fingerprint.merge(seen.nodes if seen else ()) | of_case
+        return fingerprint.merge(nodes) | of_case
 
     def _layout(self) -> dict[str, Any] | None:
         """Return the layouts of the case's files, as the record keeps them, or None on no Lustre."""
-        return model.layout_of_record(self._seen.striping) if self._seen else None
+        if self._evidence is None:
+            return None
+        return model.layout_of_record(self._evidence.striping)
 
     def _ceiling(self, metric: Metric) -> Ceiling | None:
         """Return the most that the topology can carry of a metric, or None without such a limit."""
@@ -403,7 +421,22 @@ class JudgedCheck(rfm.RunOnlyRegressionTest):
         """Add the case to the history; raises :class:`iogauge.records.journal.NotRecorded`."""
         extras: PartitionExtras | None = getattr(self, "_extras", None)
         plan: CasePlan | None = getattr(self, "_plan", None)
-        price, marks = extras and extras.price, cast(dict[str, Any], gate_marks())
+        commands: list[str] = []
+        inputs: Mapping[str, str] = {}
+        if plan is not None:
+            commands = [shell_command(phase.command) for phase in plan.phases]
+            inputs = plan.inputs
+        price, pinned = None, None
+        if extras is not None and extras.price:
+            price = extras.price.model_dump()
+        if self.pinned:
+            pinned = nodelist_abbrev(self.pinned)
+        parameters = {}
+        for name in type(self).param_space.params:
+            # Not what --repeat and its like add: how often it is measured makes no other case of it.
+            if not name.startswith("."):
+                parameters[name] = getattr(self, name)
+        marks = cast(dict[str, Any], gate_marks())
         record = Record(
             session=session_name,
             time=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
@@ -424,38 +457,34 @@ class JudgedCheck(rfm.RunOnlyRegressionTest):
             nodes=self.nodes,
             tasks_per_node=self.tasks_per_node,
             repetitions=self.repetitions,
-            # Not what --repeat and its like add: how often it is measured makes no other case of it.
-            parameters={
-                name: getattr(self, name)
-                for name in type(self).param_space.params
-                if not name.startswith(".")
-            },
-            pinned=nodelist_abbrev(self.pinned) if self.pinned else None,
+            parameters=parameters,
+            pinned=pinned,
             overridden=getattr(self, "_overridden", {}),
-            price=PriceRecord(**price.model_dump()) if price else None,
+            price=price,
             target=self.current_partition.extras.get("target"),
             layout=self._layout(),
             tools=judgement.tools,
             stack=self.current_environ.extras.get("installed"),
             suite=suite(),
             busy=judgement.busy or None,
-            commands=[shell_command(phase.command) for phase in plan.phases]
-            if plan
-            else [],
+            commands=commands,
             metrics=tuple(self._metric_record(m) for m in judgement.metrics),
             findings=tuple(map(FindingRecord.of, judgement.findings)),
         )
-        record = record.with_fingerprint(self._fingerprint(judgement, record.commands))
+        record = record.with_fingerprint(self._fingerprint(judgement, commands, inputs))
         file = paths.history_dir() / self.current_system.name / f"{session_name}.jsonl"
         journal.append(file, record.to_line())
 
     def _metric_record(self, decided: MetricVerdict) -> MetricRecord:
         metric = decided.metric
+        ceiling, ceiling_from = None, None
         limit = self._ceiling(metric)
+        if limit is not None:
+            ceiling, ceiling_from = limit.value, limit.limited_by
         return MetricRecord.of(
             decided,
-            ceiling=limit.value if limit else None,
-            ceiling_from=limit.limited_by if limit else None,
+            ceiling=ceiling,
+            ceiling_from=ceiling_from,
             cold=self._cold.get(metric.name),
             probes=self.probes(metric),
             rounds=self.rounds(metric),

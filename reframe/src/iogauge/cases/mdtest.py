@@ -9,25 +9,22 @@ client's own cache, which an ordinary user cannot empty.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, Final
 
 from iogauge.cases.storage import StorageCheck
-from iogauge.core import words
+from iogauge.core import vocabulary
 from iogauge.core.measurement import Metric, ToolOutput
-from iogauge.evidence.model import DIRECTORIES_FOUND
-from iogauge.node.lustre.request import DirectoryLayout, Layout
+from iogauge.node.lustre.request import Layout
 from iogauge.plan.case import DIR, REP, Access, CasePlan, PhasePlan, Printed
-from iogauge.plan.stage import STRIPE_DIRECTORY
 from iogauge.tools.mdtest import (
     MdtestOptions,
     parse_rank_csv,
     parse_table,
     with_rank_times,
 )
-from iogauge.tools.parsing import answer
 
 CREATE = Metric("create_rate", "ops/s")
 STAT = Metric("stat_rate", "ops/s")
@@ -53,12 +50,11 @@ def _counting(file_bytes: int) -> Callable[[Printed], ToolOutput]:
 
     def parse(printed: Printed) -> ToolOutput:
         output = _parse(printed)
-        phases = [
-            replace(phase, bytes_moved=phase.operations * file_bytes)
-            if phase.operations
-            else phase
-            for phase in output.phases
-        ]
+        phases = []
+        for phase in output.phases:
+            if phase.operations:
+                phase = replace(phase, bytes_moved=phase.operations * file_bytes)
+            phases.append(phase)
         return replace(output, phases=tuple(phases))
 
     return parse
@@ -88,7 +84,7 @@ def files_of_each(
 class MdtestCheck(StorageCheck):
     """mdtest over files; a subclass sets the layout of the tree and the size of a file."""
 
-    needs = words.MDTEST
+    needs = vocabulary.MDTEST
     #: Divisor: the scenario uses this fraction of the case's files.
     share: int = 1
     #: Bytes in each file; with 0 nothing is read back.
@@ -100,15 +96,17 @@ class MdtestCheck(StorageCheck):
 
     def promise(self) -> tuple[Metric, ...]:
         """Return the rates of the phases; the plan has a stat on two nodes or more."""
-        return (CREATE, STAT, *((READ,) if self.file_bytes else ()), REMOVE)
+        if self.file_bytes:
+            return (CREATE, STAT, READ, REMOVE)
+        return (CREATE, STAT, REMOVE)
 
     @property
     def directories(self) -> int:
         """Return the directories of the tree that hold files."""
-        branching, depth = self.tree.get("branching", 1), self.tree.get("depth", 0)
-        return (
-            sum(branching**level for level in range(depth + 1)) if branching > 1 else 1
-        )
+        directories = 1
+        for _ in range(self.tree.get("depth", 0)):
+            directories = 1 + directories * self.tree["branching"]
+        return directories
 
     @property
     def items_per_task(self) -> int:
@@ -117,73 +115,79 @@ class MdtestCheck(StorageCheck):
 
     def plan(self) -> CasePlan:
         """Create until the stonewall or the last item, then stat, read and remove the items."""
-        phases: list[PhasePlan] = []
-        # mdtest has a stonewall only without branches: a tree is made in full.
-        branched = self.directories > 1
-        wall = 0 if branched else max(1, int(self.site.limits.phase_seconds))
         files = self.items_per_task * self.total_tasks
-        data = files * self.file_bytes
-
-        def phase(name: str, metric: Metric, access: Access, **does: Any) -> None:
-            ranks = f"mdtest-{name}.{REP}.ranks.csv"
-            options = MdtestOptions(
-                directory=_TREE,
-                items=None if branched else self.items_per_task,
-                items_per_directory=self.items_per_task // self.directories
-                if branched
-                else None,
-                files_only=True,
-                write_bytes=self.file_bytes,
-                read_bytes=self.file_bytes,
-                stride=1,
-                data_type="timestamp",
-                signature=_SIGNATURE if self.file_bytes else None,
-                stonewall_status_file=None if branched else f"mdtest.{REP}.stonewall",
-                rank_details_csv=ranks,
-                **does,
-                **self.tree,
+        held_bytes = files * self.file_bytes
+        create = self._phase("create", CREATE, _METADATA, create=True, sync_phase=True)
+        phases = [
+            replace(
+                create,
+                stored_bytes=held_bytes,
+                syncs=CREATE in self.promise(),
+                lays_out=self.layout is not None,
             )
-            phases.append(
-                PhasePlan(
-                    name=name,
-                    command=["mdtest", *options.arguments()],
-                    launch="tasks",
-                    parse=_parse,
-                    rates={metric.name: (name, "rate")}
-                    if metric in self.promise()
-                    else {},
-                    access=access,
-                    ranks=ranks,
-                    stored_bytes=data if "create" in does else 0,
-                    # The tool syncs what it creates (-Y); nothing is left then, unless its sync did nothing.
-                    syncs=name in ("create", "remove") and metric in self.promise(),
-                    lays_out=name == "create" and self.layout is not None,
-                )
-            )
-
-        phase(
-            "create", CREATE, _METADATA, create=True, sync_phase=True, stonewall_s=wall
-        )
-        if STAT in self.promise() and self.nodes >= 2:
-            phase("stat", STAT, Access(direction="metadata", task_offset=1), stat=True)
+        ]
+        shift = Access(direction="read", evict=True)
+        if self.nodes >= 2:
+            shift = Access(direction="read", task_offset=1)
+            if STAT in self.promise():
+                access = replace(_METADATA, task_offset=1)
+                phases.append(self._phase("stat", STAT, access, stat=True))
         if self.file_bytes:
-            offset = 1 if self.nodes >= 2 else None
-            access = Access(direction="read", task_offset=offset, evict=offset is None)
-            phase(
-                "read",
-                READ,
-                access,
-                read=True,
-                verify_read=True,
-            )
-            phases[-1] = self._counted(phases[-1])
-        phase("remove", REMOVE, _METADATA, remove=True)
-        return self.case(
+            read = self._phase("read", READ, shift, read=True, verify_read=True)
+            phases.append(self._counted(read))
+            held_bytes = max(held_bytes, 4096 * files)
+        remove = self._phase("remove", REMOVE, _METADATA, remove=True)
+        phases.append(replace(remove, syncs=REMOVE in self.promise()))
+        case = self.case(
             "mdtest",
             phases,
-            held_bytes=max(data, 4096 * files if self.file_bytes else 0),
+            held_bytes=held_bytes,
             files=files + self.total_tasks + 1 + self.directories,
-            layout=self.layout,
+        )
+        return replace(case, layout=self.layout)
+
+    def _phase(
+        self, name: str, metric: Metric, access: Access, **does: Any
+    ) -> PhasePlan:
+        """Return an execution of mdtest that does only what ``does`` names."""
+        ranks = f"mdtest-{name}.{REP}.ranks.csv"
+        options = MdtestOptions(
+            directory=_TREE,
+            files_only=True,
+            write_bytes=self.file_bytes,
+            read_bytes=self.file_bytes,
+            stride=1,
+            data_type="timestamp",
+            rank_details_csv=ranks,
+            **does,
+            **self.tree,
+        )
+        if self.file_bytes:
+            options = replace(options, signature=_SIGNATURE)
+        if self.directories > 1:
+            # mdtest has no stonewall with branches: a tree is made in full.
+            items = self.items_per_task // self.directories
+            options = replace(options, items_per_directory=items)
+        else:
+            options = replace(
+                options,
+                items=self.items_per_task,
+                stonewall_status_file=f"mdtest.{REP}.stonewall",
+            )
+            if options.create:
+                wall_s = max(1, int(self.site.limits.phase_seconds))
+                options = replace(options, stonewall_s=wall_s)
+        rates = {}
+        if metric in self.promise():
+            rates[metric.name] = (name, "rate")
+        return PhasePlan(
+            name=name,
+            command=["mdtest", *options.arguments()],
+            launch="tasks",
+            parse=_parse,
+            rates=rates,
+            access=access,
+            ranks=ranks,
         )
 
     def _counted(self, read: PhasePlan) -> PhasePlan:
@@ -196,42 +200,3 @@ class MdtestCheck(StorageCheck):
         if target.compresses or target.striped_by == "lustre":
             return read
         return replace(read, parse=_counting(self.file_bytes))
-
-
-class MdtestOnMdtsCheck(MdtestCheck):
-    """mdtest in directories that lie on chosen metadata targets of Lustre, or over several of them.
-
-    A subclass sets ``directory_layout``. The job asks for it as the default of the directory that holds mdtest's
-    own. After the files were made, it reads back where their directories lie.
-    """
-
-    directory_layout: DirectoryLayout
-
-    def plan(self) -> CasePlan:
-        """Make the directory, create, and ask where the files are; then as every mdtest."""
-        topology = self.site.topology
-        known = topology.metadata_targets if topology else None
-        if self.site.target.striped_by != "lustre" or known is None or known < 2:
-            raise ValueError(
-                f"topology.metadata_targets is {known}, and the target is striped by {self.site.target.striped_by}: "
-                "expected two metadata targets or more of a Lustre file system; there is nothing to choose from"
-            )
-        case = super().plan()
-        create, *others = case.repeat
-        asked = _by_agent(STRIPE_DIRECTORY, [*self.directory_layout.arguments(), _TREE])
-        found = replace(_by_agent(DIRECTORIES_FOUND, [_TREE]), parse=parse_with_files)
-        return replace(
-            case,
-            repeat=[asked, create, found, *others],
-            directory_layout=self.directory_layout,
-        )
-
-
-def _by_agent(name: str, words: Sequence[str]) -> PhasePlan:
-    return PhasePlan(name=name, command=[name, *words], launch="agent")
-
-
-def parse_with_files(printed: Printed) -> ToolOutput:
-    """Return the metadata targets that the agent printed, by directory; raises :class:`ToolOutputError`."""
-    found = answer(Mapping[str, tuple[int, ...]], printed.result, DIRECTORIES_FOUND)
-    return ToolOutput("lustre", "", (), parameters={"directories": found})

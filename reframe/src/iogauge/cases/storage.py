@@ -27,22 +27,23 @@ from reframe.core.backends import getlauncher
 from reframe.core.exceptions import SanityError
 from reframe.utility.typecheck import Duration
 
-from iogauge.cases import job_files
+from iogauge.cases import job_files, sweep
 from iogauge.cases.judged import JudgedCheck
-from iogauge.core import registry
+from iogauge.core import vocabulary
 from iogauge.core.measurement import Metric, Reference, ToolOutput, ToolOutputError
+from iogauge.core.paths import history_dir
 from iogauge.core.units import format_bytes, format_seconds, parse_bytes
-from iogauge.core.words import Tier
-from iogauge.evidence import collect, model
-from iogauge.judge.decide import Judgement, judge, references_of
-from iogauge.judge.verdict import Verdict
+from iogauge.core.vocabulary import Tier
+from iogauge.evidence import model
+from iogauge.judge.verdict import Judgement, Verdict
 from iogauge.plan import bounds
-from iogauge.plan.bounds import NOTHING_MEASURED, MeasuredCeilings, MetricBounds
+from iogauge.plan.bounds import MetricBounds
 from iogauge.plan.case import CasePlan, PhasePlan
-from iogauge.plan.stage import PlannedCase
+from iogauge.plan.stage import JobOrder, PlannedCase
+from iogauge.records import turns
 from iogauge.records.record import short_name
 from iogauge.session import life
-from iogauge.session.current import current, is_gate, say
+from iogauge.session.current import confirms, current, is_gate, say
 from iogauge.site import reference_notes
 from iogauge.site.doubts import Doubt
 from iogauge.site.extras import PartitionExtras
@@ -68,8 +69,9 @@ class StorageCheck(JudgedCheck):
     own_processes: int = 0
 
     _plan: CasePlan
+    #: Directories that may have the target's lock.
+    _locks: tuple[str, ...]
     _evidence: model.Evidence | None
-    _measured: MeasuredCeilings
     _progress: life.Watched | None = None
 
     # What a scenario defines.
@@ -103,7 +105,9 @@ class StorageCheck(JudgedCheck):
 
     def outputs_of(self, phase: str) -> Sequence[ToolOutput]:
         """Return the outputs of a phase; none before there is evidence."""
-        return self._evidence.outputs.get(phase, ()) if self._evidence else ()
+        if self._evidence is None:
+            return ()
+        return self._evidence.outputs.get(phase, ())
 
     def need_nodes(self, why: str) -> None:
         """Raise ValueError on a single node."""
@@ -112,14 +116,19 @@ class StorageCheck(JudgedCheck):
                 f"nodes is {self.nodes}: expected two or more, because {why}; set scale.nodes"
             )
 
-    def case(self, tool: str, repeat: Sequence[PhasePlan], **more: Any) -> CasePlan:
-        """Return the plan of a case at this scale."""
-        scale = {
-            "repetitions": self.repetitions,
-            "tasks": self.total_tasks,
-            "nodes": self.nodes,
-        }
-        return CasePlan(tool=tool, repeat=repeat, **{**scale, **more})
+    def case(
+        self, tool: str, repeat: Sequence[PhasePlan], held_bytes: int, files: int
+    ) -> CasePlan:
+        """Return the plan of a case at this scale; a scenario replaces other fields that differ from their defaults."""
+        return CasePlan(
+            tool=tool,
+            repetitions=self.repetitions,
+            tasks=self.total_tasks,
+            nodes=self.nodes,
+            repeat=repeat,
+            held_bytes=held_bytes,
+            files=files,
+        )
 
     @property
     def total_tasks(self) -> int:
@@ -136,21 +145,23 @@ class StorageCheck(JudgedCheck):
 
     @builtins.run_after("setup")
     def _size(self) -> None:
-        self._judgement, self._evidence, self._measured = None, None, NOTHING_MEASURED
+        self._judgement, self._evidence = None, None
         current().open_cases.add(self._open_name)
         try:
             extras = PartitionExtras.of_partition(self.current_partition.extras)
             self._extras = extras.for_check(type(self).__name__, self.tier)
+            self._locks = extras.target.locks(
+                [extras.target for extras in sweep.of_partitions().values()]
+            )
             self._declare_references()
         except (ValidationError, ReferencesError) as error:
-            self._refuse(Verdict.ERROR, str(error))
+            self._refuse(str(error), vocabulary.OF_SITE)
         self.max_pending_time = f"{self._extras.limits.queue_wait:.0f}s"
         if self.local:
-            self._refuse(
-                Verdict.ERROR, "local is set: a case runs where its partition says"
-            )
+            self._refuse("local is set: a case runs where its partition says")
         try:
             self._override(self.declared())
+            self._take_turn()
             self._check_variables()
             self.num_tasks = self.total_tasks
             self.num_tasks_per_node = self.tasks_per_node
@@ -158,14 +169,15 @@ class StorageCheck(JudgedCheck):
                 self.num_tasks, self.num_tasks_per_node = self.nodes, 1
                 most = self.own_processes * self.tasks_per_node
                 self.num_cpus_per_task = min(most, self.site.node.cores)
-            plan = self.plan().in_pool(self._extras.target.pool)
+            plan = self.plan()
             installed = self.current_environ.extras.get(INSTALLED, {})
             self._plan = dataclasses.replace(
                 plan, stack_versions=installed.get("versions", {})
             )
         except ValueError as error:
             self._refuse(
-                Verdict.ERROR, f"this scenario cannot be run at this scale: {error}"
+                f"this scenario cannot be run at this scale: {error}",
+                vocabulary.OF_SCALE,
             )
 
     def _override(self, declared: dict[str, Any]) -> None:
@@ -174,7 +186,6 @@ class StorageCheck(JudgedCheck):
             self.nodes = self.nodes or len(self.pinned)
             if self.nodes != len(self.pinned):
                 self._refuse(
-                    Verdict.ERROR,
                     f"nodes is {self.nodes}, and --distribute pins the case to {self.pinned[0]}: leave nodes alone",
                 )
         self._overridden = {}
@@ -186,6 +197,20 @@ class StorageCheck(JudgedCheck):
             if not getattr(self, name):
                 setattr(self, name, value)
 
+    def _take_turn(self) -> None:
+        """Choose the node of a case on one node, if the site lets nodes take turns."""
+        nodes = self.site.in_turn
+        if not nodes or self.pinned or self.nodes != 1:
+            return
+        folder = history_dir() / self.current_system.name
+        place = self.current_partition.name
+        own = (current().name, confirms())
+        self._turn = (turns.node_in_turn(folder, place, nodes, own),)
+        if self.site.hosts:
+            self._extras = self.site.model_copy(update={"hosts": self._turn})
+        else:
+            self.job.pin_nodes = list(self._turn)
+
     def _check_variables(self) -> None:
         """Refuse values of variables that no scenario can have."""
         words = {
@@ -194,9 +219,10 @@ class StorageCheck(JudgedCheck):
             "writes_first": ("yes", "no", ""),
         }
         for name, allowed in words.items():
-            if (value := getattr(self, name)) not in allowed:
+            value = getattr(self, name)
+            if value not in allowed:
                 text = f"{name} is {value!r}: expected {' or '.join(allowed)}"
-                self._refuse(Verdict.ERROR, text)
+                self._refuse(text)
         counts = ("nodes", "tasks_per_node", "repetitions")
         for name in (*counts, *self._overridden):
             value = getattr(self, name)
@@ -204,7 +230,7 @@ class StorageCheck(JudgedCheck):
                 text = (
                     f"{name} is {str(value)[:30]}: expected 1 or more, less than 2^60"
                 )
-                self._refuse(Verdict.ERROR, text)
+                self._refuse(text)
 
     @builtins.run_before("run")
     def _write_job(self) -> None:
@@ -213,7 +239,6 @@ class StorageCheck(JudgedCheck):
         except OSError as error:
             where = error.filename or self.stagedir
             self._refuse(
-                Verdict.ERROR,
                 f"{where}: the job was not written: {error.strerror}: make room there, or set IOGAUGE_HOME to "
                 "another directory",
             )
@@ -227,23 +252,60 @@ class StorageCheck(JudgedCheck):
         self.job.num_tasks_per_node = self.num_tasks_per_node
         self.job.num_cpus_per_task = self.num_cpus_per_task
         files = job_files.JobFiles(
-            self.job, plan, extras, self.tasks_per_node, self.variant != "published"
+            job=self.job,
+            plan=plan,
+            extras=extras,
+            per_node=self.tasks_per_node,
+            locks=self._locks,
+            bind=self.variant != "published",
         )
         order = files.order(current().name, self.case_name)
+        planned = self._cost(order)
+        job_files.write_inputs(stage, planned, plan)
+        self.keep_files.extend(plan.inputs)
+        if planned.refused:
+            self._refuse(
+                f"nothing could fail: {'; '.join(planned.refused)}",
+                vocabulary.OF_REFERENCE,
+            )
+        try:
+            launch = files.launch(stage)
+            self.extra_resources = files.resources(self.current_partition)
+        except ValueError as error:
+            self._refuse(str(error))
+        loaded = [self.current_partition.local_env, self.current_environ]
+        lines = files.lines(launch, order, loaded)
+        self.job.launcher = getlauncher("local")()
+        self.prerun_cmds, self.executable, self.executable_opts = lines
+        if not self.is_dry_run():
+            self._note_start()
+            name = short_name(self.display_name)
+            self._progress = life.Watched(name, stage, self.job, plan, planned.seconds)
+            life.screen().add(self._progress)
+
+    def _cost(self, order: JobOrder) -> PlannedCase:
+        """Return what the case costs, what that rests on, and which references prove little or nothing."""
+        plan, extras = self._plan, self._extras
         try:
             references, unreferenced = self._find_references()
         except ReferencesError as error:
-            self._refuse(Verdict.ERROR, str(error))
-        speeds = {
-            phase.name: bounds.speed(phase, plan, extras, references)
-            for phase in plan.phases
-            if phase.sized_bytes is not None
-        }
-        footprint = plan.footprint(
-            lambda phase: speeds[phase.name].bytes_s, extras.limits.phase_seconds
-        )
-        doubts = self._doubts(references, unreferenced)
-        planned = PlannedCase(
+            self._refuse(str(error), vocabulary.OF_SITE)
+        rests_on: set[str] = set()
+
+        def bytes_s(phase: PhasePlan) -> float:
+            speed = bounds.speed(phase, plan, extras, references)
+            rests_on.add(speed.source)
+            return speed.bytes_s
+
+        footprint = plan.footprint(bytes_s, extras.limits.phase_seconds)
+        doubts: list[str] = []
+        refused: list[str] = []
+        for metric, doubt in self._doubts(references, unreferenced):
+            kind = doubts
+            if doubt.refused:
+                kind = refused
+            kind.append(f"{metric}: {doubt}")
+        return PlannedCase(
             order=order,
             name=self.display_name,
             check=type(self).__name__,
@@ -254,61 +316,41 @@ class StorageCheck(JudgedCheck):
             nodes=footprint.nodes,
             node_minutes=footprint.node_minutes,
             seconds=footprint.seconds,
-            rests_on=tuple(sorted({speed.source for speed in speeds.values()})),
+            rests_on=tuple(sorted(rests_on)),
             timed=plan.timed_seconds(extras.limits.phase_seconds),
-            doubts=tuple(
-                f"{metric}: {doubt}" for metric, doubt in doubts if not doubt.refused
-            ),
-            refused=tuple(
-                f"{metric}: {doubt}" for metric, doubt in doubts if doubt.refused
-            ),
+            doubts=tuple(doubts),
+            refused=tuple(refused),
         )
-        job_files.write_inputs(stage, planned, plan)
-        self.keep_files.extend(plan.inputs)
-        if planned.refused:
-            self._refuse(
-                Verdict.ERROR, f"nothing could fail: {'; '.join(planned.refused)}"
-            )
-        try:
-            launch = files.launch(stage)
-            self.extra_resources = files.resources(self.current_partition)
-        except ValueError as error:
-            self._refuse(Verdict.ERROR, str(error))
-        loaded = [self.current_partition.local_env, self.current_environ]
-        lines = files.lines(launch, order, loaded)
-        self.job.launcher = getlauncher("local")()
-        self.prerun_cmds, self.executable, self.executable_opts = lines
-        if not self.is_dry_run():
-            self._note_start()
-            name, steps = short_name(self.display_name), life.steps(plan)
-            self._progress = life.Watched(
-                name, stage, self.job, steps, footprint.seconds
-            )
-            life.screen().add(self._progress)
 
     def _note_start(self) -> None:
         """Track the places to clean up after the case, and the case until it is decided."""
         session = current()
         session.note_signals()
         session.undecided[self._open_name] = self._never_decided
-        for place in self._extras.target.places:
+        target = self._extras.target
+        if not target.of_job:
+            session.track(target.path)
+        for place in self._locks:
             session.track(place)
 
     @builtins.sanity_function
     def _judge(self) -> bool:
+        from iogauge.evidence import collect  # a listing judges nothing
+        from iogauge.judge import decide
+
         try:
             owner = (current().name, self.case_name)
             job = self.job
             # For its own children ReFrame keeps a killing signal apart from the exit status.
-            killed = getattr(job, "signal", None)
-            status = job.exitcode if killed is None else 128 + killed
+            status, killed = job.exitcode, getattr(job, "signal", None)
+            if killed is not None:
+                status = 128 + killed
             evidence = collect.collect(
                 Path(self.stagedir), self._plan, status, owner, job.state
             )
             self._evidence = evidence
             references, unreferenced = self._find_references()
-            self._measured = self._look_at_ceilings()
-            judgement = judge(
+            judgement = decide.judge(
                 self._plan,
                 evidence,
                 self._metrics,
@@ -318,23 +360,19 @@ class StorageCheck(JudgedCheck):
                 unreferenced,
                 self.standing_references(),
                 reference_notes.recorded(self._references.data, type(self).__name__),
-                self._measured,
                 is_gate(),
             )
         except (ToolOutputError, ReferencesError) as error:
             why = self._waited_too_long() or error
-            self._refuse(Verdict.ERROR, f"{why}{self._flaw()}")
+            self._refuse(f"{why}{self._flaw()}")
         self._judgement = judgement
-        cold = (
-            {}
-            if evidence.refused or evidence.occupied or evidence.mismatch
-            else model.rates_of(self._plan, evidence.cold)
-        )
-        self._cold = {name: quantities[0].value for name, quantities in cold.items()}
+        if not (evidence.refused or evidence.occupied or evidence.mismatch):
+            cold = model.rates_of(self._plan, evidence.cold)
+            self._cold = {name: values[0].value for name, values in cold.items()}
         self._record(judgement)
         if judgement.verdict in (Verdict.INVALID, Verdict.ERROR):
             raise SanityError(
-                self._said(judgement.verdict, f"{judgement.reason}{self._flaw()}")
+                self._message(judgement.verdict, f"{judgement.reason}{self._flaw()}")
             )
         return True
 
@@ -361,31 +399,18 @@ class StorageCheck(JudgedCheck):
             foreign.pop("tier", None)
         return self._references.resolve(self, self._metrics, foreign)
 
-    def _look_at_ceilings(self) -> MeasuredCeilings:
-        """Return the partition's measured ceilings; none if it declares no layer."""
-        if self._extras.ceilings is None:
-            return NOTHING_MEASURED
-        system, partition = self.current_system.name, self.current_partition.name
-        try:
-            known: MeasuredCeilings = registry.load(
-                "iogauge_answers", "ceilings.of_partition"
-            )(system, partition, self._extras.ceilings)
-            return known
-        except registry.Missing as error:
-            return MeasuredCeilings(problems=(str(error),))
-        except OSError as error:
-            text = f"{error.filename}: the history cannot be read: {error.strerror}"
-            return MeasuredCeilings(problems=(text,))
-
     def _doubts(
         self, references: Mapping[str, Reference], unreferenced: str
     ) -> list[tuple[str, Doubt]]:
         """Return what the ceilings say against the references of this case, by metric."""
+        from iogauge.judge import decide
+
         plan, extras, metrics = self._plan, self._extras, self._metrics
         standing = self.standing_references()
-        return references_of(plan, metrics, references, extras, unreferenced, standing)[
-            1
-        ]
+        _, doubts = decide.references_of(
+            plan, metrics, references, extras, unreferenced, standing
+        )
+        return doubts
 
     @property
     def _time_limit_s(self) -> float:
@@ -400,36 +425,36 @@ class StorageCheck(JudgedCheck):
         if not (self.job.state or "").startswith("CANCELLED"):
             return ""
         most = format_seconds(self._extras.limits.queue_wait)
-        said = self._progress.waits_for or "it gave none"
+        reason = self._progress.waits_for or "it gave none"
         return (
             f"the job waited {most} in the queue and was cancelled (limits.queue_wait); the scheduler's reason: "
-            f"{said}. Run: iogauge check {self.current_system.name}"
+            f"{reason}. Run: iogauge check {self.current_system.name}"
         )
 
     def _flaw(self) -> str:
         """Return the flaw of the published form, to be added to the reason of a verdict."""
-        return f" [published form: {self.flaw}]" if self.variant == "published" else ""
+        if self.variant != "published":
+            return ""
+        return f" [published form: {self.flaw}]"
 
     def _never_decided(self, silent: str) -> None:
         """Record a case whose job ended without evidence, or that the run did not wait for."""
-        limit = (
-            f", time limit {self.job.time_limit:.0f} s" if self.job.time_limit else ""
-        )
-        ended = f"the job ended as {self.job.state}{limit}"
+        ended = f"the job ended as {self.job.state}"
+        if self.job.time_limit:
+            ended += f", time limit {self.job.time_limit:.0f} s"
         if not self.job.state:
             ended = "the job never started (ReFrame's details of the failures say why)"
-        if signal_name := current().ended_by:
-            ended = f"{signal_name} told the session to end"
+        if current().ended_by:
+            ended = f"{current().ended_by} told the session to end"
         reason = f"run: {ended}, before the case was decided"
-        reason += f"; {silent}" if silent else ""
+        if silent:
+            reason += f"; {silent}"
         judgement = Judgement((), (), Verdict.ERROR, reason)
         say(f"iogauge: ERROR: {self.display_name}: {judgement.reason}")
         self._record(judgement)
 
     def _ceiling(self, metric: Metric) -> Ceiling | None:
-        return MetricBounds.of(self._plan, metric, self._extras).lowest(
-            self._measured.usable
-        )
+        return MetricBounds.of(self._plan, metric, self._extras).ceiling
 
 
 def share_of_bytes(check: StorageCheck, size: str) -> int:

@@ -16,8 +16,8 @@ from reframe.core.runtime import runtime
 from iogauge.site.extras import PartitionExtras
 
 
-def _extras(needs: Sequence[str]) -> dict[str, PartitionExtras]:
-    """Return extras by full name of the partition, for partitions that have all the features."""
+def of_partitions(*needs: str) -> dict[str, PartitionExtras]:
+    """Return extras by full name of the partition, for partitions with a target that have all the features."""
     return {
         partition.fullname: PartitionExtras.of_partition(partition.extras)
         for partition in runtime().system.partitions
@@ -27,7 +27,9 @@ def _extras(needs: Sequence[str]) -> dict[str, PartitionExtras]:
 
 def found(of: Callable[[PartitionExtras], Iterable[Any]], *needs: str) -> list[Any]:
     """Return what the extras of the partitions that have all the features hold, each once, ascending."""
-    return sorted({value for extras in _extras(needs).values() for value in of(extras)})
+    return sorted(
+        {value for extras in of_partitions(*needs).values() for value in of(extras)}
+    )
 
 
 def points(name: str, *needs: str) -> list[Any]:
@@ -37,7 +39,7 @@ def points(name: str, *needs: str) -> list[Any]:
 
 def partitions_of(holds: Callable[[PartitionExtras], Any], *needs: str) -> list[str]:
     """Return the partitions, as ``system:partition``, that have all the features and whose extras meet a condition."""
-    return [where for where, extras in _extras(needs).items() if holds(extras)]
+    return [where for where, extras in of_partitions(*needs).items() if holds(extras)]
 
 
 def partitions(name: str, point: object, *needs: str) -> list[str]:
@@ -47,8 +49,9 @@ def partitions(name: str, point: object, *needs: str) -> list[str]:
 
 def stripes(extras: PartitionExtras) -> tuple[int, ...]:
     """Return the stripe counts of a file that is made: 0, the target's own, if no sweep of Lustre names others."""
-    counts = extras.sweeps.stripe_counts if extras.target.striped_by == "lustre" else ()
-    return counts or (0,)
+    if extras.target.striped_by != "lustre":
+        return (0,)
+    return extras.sweeps.stripe_counts or (0,)
 
 
 def environments(feature: str) -> list[str]:
@@ -68,4 +71,7 @@ def simple_test_if(values: Sequence[Any]) -> Callable[[type], type]:
 
     Otherwise the class becomes no test: ReFrame would warn of it, and a warning ends a gate.
     """
-    return rfm.simple_test if values else lambda check: check
+    if not values:
+        return lambda check: check
+    decorate: Callable[[type], type] = rfm.simple_test
+    return decorate

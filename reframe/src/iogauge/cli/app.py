@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import functools
+import getpass
 import os
+import pkgutil
 import platform
+import tempfile
 from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import typer
 from typer.core import TyperGroup
 
-from iogauge.cli import ready, reporting, results, running, site
 from iogauge.cli.screen import slip, slips
 from iogauge.core import processes, registry
 from iogauge.core.text import did_you_mean, visible
@@ -21,33 +23,58 @@ from iogauge.records import names
 from iogauge.session import current
 from iogauge.site import folders
 
-#: Options that a command does not know are passed on to ReFrame.
-_PASS_ON = {"allow_extra_args": True, "ignore_unknown_options": True}
+#: The commands in the order of the help, and the function of each in this package. Without one it is of an extra.
+COMMANDS: Final = {
+    "run": "running:run",
+    "bench": "running:bench",
+    "check": "check:check",
+    "report": "reporting:show_report",
+    "explain": "results:explain_word",
+    "clean": "site:clean",
+    **dict.fromkeys(("status", "alarm", "calibrate", "compare", "probe"), ""),
+    "history": "results:show_history",
+    "site": "site:describe",
+}
 
-
-#: Commands that mean nothing without a word: alone they show their help.
-_ASKS = ("compare", "window")
+#: Commands below a command.
+_BELOW: Final = {
+    "history": {"prune": ""},
+    "site": {"allow": "site:allow", "new": "", "collecting": "", "ceilings": ""},
+}
 
 
 class _Commands(TyperGroup):
-    """Commands by their names."""
+    """Commands by their names. The module of each is imported when it is called, and all of them for the help."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """Return the names."""
+        return [*COMMANDS]
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """Return a command; None if there is none of the name."""
+        if cmd_name not in COMMANDS:
+            return None
+        group = typer.Typer(add_completion=False, rich_markup_mode=None)
+        place = COMMANDS[cmd_name]
+        if cmd_name not in _BELOW:
+            _add(group, cmd_name, place)
+            return typer.main.get_command(group)
+        alone = cmd_name == "history"
+        group.callback(invoke_without_command=alone, no_args_is_help=not alone)(
+            _function(cmd_name, place)
+        )
+        for name, below in _BELOW[cmd_name].items():
+            _add(group, name, below)
+        return typer.main.get_command(group)
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Take ``list`` for what it means, and each case's name as one word."""
-        words = names.joined(args)
-        known = {*self.commands, "list"}
-        first = next((word for word in words if word in known), "")
-        if first == "list":
-            place = words.index("list")
-            words[place : place + 1] = ["run", "-l"]
-        return super().parse_args(ctx, words)
+        """Take each case's name as one word."""
+        return super().parse_args(ctx, names.joined(args))
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Return the command; for a slip say what was meant perhaps."""
-        if args and args[0] not in self.commands and not args[0].startswith("-"):
-            ctx.fail(
-                f"No such command {args[0]!r}{did_you_mean(args[0], [*self.commands, 'list'])}."
-            )
+        if args and args[0] not in COMMANDS and not args[0].startswith("-"):
+            ctx.fail(f"No such command {args[0]!r}{did_you_mean(args[0], COMMANDS)}.")
         return super().resolve_command(ctx, args)
 
 
@@ -55,6 +82,7 @@ app = typer.Typer(
     cls=_Commands,
     invoke_without_command=True,
     pretty_exceptions_enable=False,
+    add_completion=False,
     rich_markup_mode=None,  # no boxes; paragraphs fold at the width of the terminal
     help="Storage benchmarks through ReFrame that pass only on a proven measurement.",
 )
@@ -70,33 +98,42 @@ def _show_version(asked: bool) -> None:
         raise typer.Exit
 
 
-def _told(command: Callable[..., None]) -> Callable[..., None]:
-    """Return a command that says which extra it lacks, and ends with 2."""
+def _function(name: str, place: str = "") -> Callable[..., None]:
+    """Return the function of a command, which ends with 2 if it lacks an extra; raises :class:`registry.Missing`."""
+    if place:
+        command = pkgutil.resolve_name(f"iogauge.cli.{place}")
+    else:
+        command = registry.load("iogauge_commands", name)
 
     @functools.wraps(command)
-    def tell(*words: Any, **options: Any) -> None:
+    def run(*words: Any, **options: Any) -> None:
         with slips(registry.Missing):
             command(*words, **options)
 
-    return tell
+    return run
 
 
-def _add(group: typer.Typer, name: str, passes_on: bool = False) -> None:
-    """Add the command of an extra, or one that says that the extra is not there."""
-    settings = _PASS_ON if passes_on else None
+def _add(group: typer.Typer, name: str, place: str) -> None:
+    """Add a command, or one that says that its extra is not there."""
+    passes, needs_words = name in ("run", "bench"), name in ("explain", "compare")
     try:
-        command = _told(registry.load("iogauge_commands", name))
-        group.command(name, context_settings=settings, no_args_is_help=name in _ASKS)(
-            command
-        )
+        command = _function(name, place)
     except registry.Missing as error:
-        missing = error
+        missing, passes, needs_words = error, True, False
 
         def command() -> None:
             """Not installed here."""
-            raise missing
+            raise slip(str(missing))
 
-        group.command(name, context_settings=_PASS_ON)(_told(command))
+    group.command(
+        name,
+        context_settings={
+            # What the command does not know is passed on to ReFrame.
+            "allow_extra_args": passes,
+            "ignore_unknown_options": passes,
+        },
+        no_args_is_help=needs_words,
+    )(command)
 
 
 @app.callback()
@@ -105,8 +142,7 @@ def common(
     sites: Annotated[
         list[Path] | None,
         typer.Option(
-            help="Folder that contains folders of sites; may be repeated. It is searched before those "
-            f"of ${folders.VARIABLE} and before the published ones.",
+            help=f"Folder of folders of sites, searched before those of ${folders.VARIABLE}. May be repeated.",
         ),
     ] = None,
     _: Annotated[
@@ -121,12 +157,22 @@ def common(
 ) -> None:
     """Put folders of sites in front of the search path, for this command and what it starts."""
     processes.open_streams()
+    processes.hear_children()
     try:
         os.environ["PWD"] = (
             os.getcwd()
         )  # what started this command may have passed on its own
     except FileNotFoundError as error:
         raise slip("the current directory was removed: cd to another one") from error
+    try:
+        tempfile.gettempdir()
+    except FileNotFoundError as error:
+        text = f"{error.strerror}: set TMPDIR to a directory that you may write to"
+        raise slip(text) from error
+    try:
+        getpass.getuser()
+    except (OSError, KeyError):  # ReFrame does not run without a name
+        os.environ["LOGNAME"] = f"uid{os.getuid()}"
     named = [str(folder.absolute()) for folder in sites or ()]
     before = os.environ.get(folders.VARIABLE)
     if named:
@@ -134,23 +180,4 @@ def common(
             [*named, *([before] if before else [])]
         )
     if context.invoked_subcommand is None:
-        _told(registry.load("iogauge_commands", "status"))(brief=True)
-
-
-app.command(context_settings=_PASS_ON)(running.run)
-app.command("check")(ready.check)
-app.command("report")(_told(reporting.show_report))
-app.command("explain", no_args_is_help=True)(results.explain_word)
-app.command()(site.clean)
-app.command("history")(results.show_history)
-
-for _name in ("status", "alarm", "calibrate", "compare"):
-    _add(app, _name)
-_add(app, "window", passes_on=True)
-
-site_commands = typer.Typer(no_args_is_help=True, help="Describe a machine as a site.")
-site_commands.command("allow")(site.allow)
-site_commands.command("paths")(site.show_paths)
-for _name in ("new", "add-target", "collecting", "ceilings"):
-    _add(site_commands, _name)
-app.add_typer(site_commands, name="site")
+        _function("status")(brief=True)

@@ -10,32 +10,33 @@ import shutil
 import socket
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing
 from functools import partial
 from pathlib import Path
+from statistics import median
 from typing import Final
 
 import typer
-from reframe.frontend import cli
-from reframe.utility import color
 
-from iogauge.cli import doctor
-from iogauge.cli.doctor import Check
+from iogauge.cli.answers import Answer, objections
 from iogauge.cli.screen import say, show, slip, slips, warn
 from iogauge.core import processes, untrusted
 from iogauge.core.groups import grouped
 from iogauge.core.paths import LIBRARY, history_dir, project_root
 from iogauge.core.text import after, count, did_you_mean, some
-from iogauge.core.units import in_order
+from iogauge.core.units import BANDWIDTH_UNITS, convert, in_order
 from iogauge.core.yamlfile import YamlError, load
-from iogauge.job import opening
+from iogauge.job import looking
 from iogauge.node.lustre.programs import LustreError
+from iogauge.plan.bounds import MEASURED
 from iogauge.plan.stage import FOOTPRINT, PlannedCase
-from iogauge.records import names, selected
+from iogauge.records import names, query, selected
 from iogauge.records.record import Record, short_name
 from iogauge.records.selected import Selected, Unmeasured, selection
 from iogauge.report import endings, plan_table, undone
-from iogauge.site import folders, machine
+from iogauge.report.undone import Unable
+from iogauge.site import folders, machine, settings
 from iogauge.site.references import known_checks
 from iogauge.workspace import permission
 
@@ -65,10 +66,8 @@ def _names_checks(arguments: Sequence[str]) -> bool:
 _OWN: Final = (
     "--gate",
     "--confirm",
-    "--accept-missing",
     "--wide",
     "--dry-run",
-    "--try",
     "--system",
     "--mode",
 )
@@ -107,13 +106,19 @@ def _slips(arguments: Sequence[str]) -> Iterable[str]:
         near = difflib.get_close_matches(option, _OWN, 1, 0.8)
         if near and option not in _OWN:
             yield f"{option} is no option (did you mean {near[0]}?)"
+    for option, value in zip(arguments, [*arguments, "-"][1:], strict=True):
+        if option in CHOOSING and value.startswith("-"):
+            yield f"{option} needs a value; iogauge run -l lists the cases"
     if "RFM_CONFIG_FILES" in os.environ or {"-C", "--config-file"} & set(arguments):
         return
     sites = [folder.name for folder in folders.site_folders(*folders.site_dirs())]
     for system in selected.values(arguments, "--system", "--system"):
-        name = system.partition(":")[0]
+        name, _, partition = system.partition(":")
         if name not in (*sites, "generic"):
             yield no_site(name, sites)
+        known = settings.partitions(folders.site_dir(name)) if partition else {}
+        if known and partition not in known:
+            yield f"no partition {partition!r} of {name}{did_you_mean(partition, known)}; known: {', '.join(known)}"
     modes = _modes()
     for mode in selected.values(arguments, "--mode", "--mode"):
         if modes and mode not in modes:
@@ -185,11 +190,18 @@ def list_cases(arguments: list[str]) -> None:
 LISTING: Final = ("-l", "-L", "--list", "--list-detailed")
 
 
-def reframe_main() -> object:
-    """Run ReFrame, which colours the lines of a failed metric even if it must not colour."""
-    if os.environ.get("RFM_COLORIZE") == "n":
-        color.colorize = _plain
-    return cli.main()
+def reframe_main() -> Callable[[], object]:
+    """Return what runs ReFrame in a fork; its modules are loaded here, for all forks, and by no other command."""
+    from reframe.frontend import cli
+    from reframe.utility import color
+
+    def main() -> object:
+        # ReFrame colours the lines of a failed metric even if it must not colour.
+        if os.environ.get("RFM_COLORIZE") == "n":
+            color.colorize = _plain
+        return cli.main()
+
+    return main
 
 
 def _plain(text: str, *_: object, **__: object) -> str:
@@ -213,11 +225,13 @@ def say_unclaimed(arguments: list[str]) -> None:
         return
     if any(word.startswith("--system") for word in arguments):
         return
-    here = doctor.site_of_host(folders.site_folders(*folders.site_dirs()))
+    here = folders.site_of_this_host()
     if here and here.name == folders.LOCAL:
+        with slips(OSError):
+            target = machine.target_path()
         text = (
             f"no site claims host {socket.gethostname()}: using site local, target "
-            f"{machine.target_path()}. Name another site: --system=SITE, or add the host to its hostnames"
+            f"{target}. Name another site: --system=SITE, or add the host to its hostnames"
         )
         warn(text)
 
@@ -234,7 +248,7 @@ def selected_by(arguments: list[str]) -> Selected | None:
         notes = Path(scratch, "notes")
         environment = environment_of(IOGAUGE_GATE="0", **{selected.LISTING: str(notes)})
         status, output, _ = processes.Fork.printed(
-            reframe_main, reframe_command(words), environment
+            reframe_main(), reframe_command(words), environment
         )
         listed = re.findall(r"^- (.* /[0-9a-f]+)$", output, re.MULTILINE)
         if status != 0 or not notes.exists():
@@ -247,7 +261,6 @@ def unmeasured_of(
     chosen: Selected,
     records: Sequence[Record] = (),
     gate: bool = False,
-    accept: bool = False,
 ) -> Unmeasured:
     """Return what a run was asked for and did not measure."""
     checks = known_checks(project_root() / "checks")
@@ -262,7 +275,6 @@ def unmeasured_of(
         nothing = selection(arguments) or "none given"
     return Unmeasured(
         gate=gate,
-        accepted=accept,
         left_out=chosen.left_out,
         unfit=chosen.unfit,
         unmatched=tuple(unmatched),
@@ -281,36 +293,60 @@ def _gone(asked: str, records: Sequence[Record]) -> list[str]:
     return gone
 
 
+def _measured_speed(arguments: Sequence[str]) -> float:
+    """Return the median bandwidth that a node of the selected system reached, in bytes/s; 0 without records."""
+    system = ""
+    for named in selected.values(arguments, "--system", "--system"):
+        system = named.partition(":")[0]
+    here = folders.site_of_this_host()
+    if here and not system:
+        system = here.name
+    units = query.among("unit", BANDWIDTH_UNITS)
+    of_system = query.Condition(
+        f"{query.COUNTING} AND nodes > 0 AND system = ?", (system,)
+    )
+    rates = []
+    with closing(query.connect(history_dir())) as history:
+        newest = "ORDER BY time DESC LIMIT 200"
+        for row in query.rows(
+            history, "median, unit, nodes", query.every(of_system, units), newest
+        ):
+            rates.append(convert(row["median"], row["unit"], "B/s") / row["nodes"])
+    speed: float = median(rates or [0.0])
+    return speed
+
+
 def planned_cases(
-    arguments: list[str], notes: Path | None = None, **variables: str
-) -> tuple[list[PlannedCase], list[str]]:
+    arguments: list[str], notes: Path | None = None
+) -> tuple[list[PlannedCase], list[Unable]]:
     """Return the footprints of the cases that ReFrame's arguments select, found by a dry run.
 
-    The lines say which cases cannot run, or why there is none; they are empty if all can. The run
+    The reasons say which cases cannot run, or why there is none; they are empty if all can. The run
     writes what :func:`iogauge.records.selected.noted` reads into the file ``notes``.
-    ``variables`` are set for the dry run.
     """
     with tempfile.TemporaryDirectory(prefix="iogauge-plan-") as scratch:
         # Nothing runs, so ReFrame need not wait between the cases.
         quick = {"RFM_POLL_RATE_MAX": "100000", "IOGAUGE_HOME": scratch}
         quick["IOGAUGE_GATE"] = "0"  # a plan is no gate, whatever asks for it
+        quick[MEASURED] = str(_measured_speed(arguments))
         if notes:
             quick[selected.LISTING] = str(notes)
         report = Path(scratch, "report.json")
         words = ["--nocolor", "--prefix", scratch, *arguments, "--dry-run"]
         words += ["--exec-policy=serial", "--report-file", str(report)]
         status, output, errors = processes.Fork.printed(
-            reframe_main, reframe_command(words), environment_of(**quick, **variables)
+            reframe_main(), reframe_command(words), environment_of(**quick)
         )
         files = sorted(Path(scratch).rglob(FOOTPRINT))
         cases = [PlannedCase.from_json(untrusted.read_json(file)) for file in files]
-        reasons: list[str] = []
+        reasons: list[Unable] = []
         with contextlib.suppress(OSError, ValueError):
             reasons = undone.unable(report)
     if status != 0:
-        return cases, reasons or [output[-4000:] + errors[-4000:]]
+        return cases, reasons or [Unable("", output[-4000:] + errors[-4000:])]
     if not cases:
-        return cases, [f"{errors}no case is selected: see what 'iogauge run -l' shows"]
+        text = f"{errors}no case is selected: see what 'iogauge run -l' shows"
+        return cases, [Unable("", text)]
     return cases, []
 
 
@@ -348,7 +384,7 @@ def plan(arguments: list[str], wide: bool) -> bool:
     demand_cases(arguments, chosen)
     cases, unable = planned_cases(arguments)
     fits = bool(cases) and show_plan(cases, wide)
-    for line in unable:
+    for _, line in unable:
         say(line, "bold red")
     lack = Unmeasured()
     if chosen:
@@ -369,38 +405,36 @@ def show_plan(cases: list[PlannedCase], wide: bool = False) -> bool:
     for line in plan_table.doubts(cases):
         say(line, "yellow")
     fits = not over
-    for target, lines in at_targets(cases):
-        fits &= _fit(target, lines)
+    for target, is_seen, lines in at_targets(cases):
+        fits &= _fit(target, is_seen, lines)
     return fits
 
 
-def _fit(target: str, lines: list[Check]) -> bool:
+def _fit(target: str, is_seen: bool, lines: list[Answer]) -> bool:
     """Print what a target says to the cases; return whether they fit, and may write there."""
     allowed = ""
-    if not any(line.text.startswith(_HIDDEN) for line in lines):
+    if is_seen:
         try:
             allowed = processes.call_in_time(target, partial(permission.reason, target))
         except OSError as error:
             text = after(target, error.strerror or str(error))
-            lines = [Check("problem", f"target {target}", text), *lines]
+            lines = [Answer("problem", f"target {target}", text), *lines]
     fits = True
     for line in lines:
         if line.state == "note":
-            say(f"{target}: remark {line.told}", "yellow")
+            say(f"{target}: remark {line.advice}", "yellow")
         else:
-            say(f"{target}: refused {line.told}", "bold red")
+            say(f"{target}: refused {line.advice}", "bold red")
             fits = False
     if fits:
         say(f"{target}: ok the cases fit, allowed: {allowed}", "green")
     return fits
 
 
-#: How the line begins about a target that this host does not see.
-_HIDDEN: Final = "cannot be looked at from here"
-
-
-def at_targets(cases: Iterable[PlannedCase]) -> Iterator[tuple[str, list[Check]]]:
-    """Yield what each target says before a byte to the cases that are declared for it: what is not in order."""
+def at_targets(
+    cases: Iterable[PlannedCase],
+) -> Iterator[tuple[str, bool, list[Answer]]]:
+    """Yield each target, whether this host sees it, and what is not in order for the cases that are declared for it."""
 
     def declared(case: PlannedCase) -> tuple[object, ...]:
         order = case.order
@@ -410,7 +444,6 @@ def at_targets(cases: Iterable[PlannedCase]) -> Iterator[tuple[str, list[Check]]
             order.source,
             order.uuid,
             order.striping,
-            order.pool,
         )
 
     for _, group in sorted(grouped(cases, declared).items(), key=str):
@@ -418,24 +451,24 @@ def at_targets(cases: Iterable[PlannedCase]) -> Iterator[tuple[str, list[Check]]
         target = order.target
         subject = f"target {target}"
         try:
-            look = partial(opening.look_as_declared, target, order)
+            look = partial(looking.look_as_declared, target, order)
             view, seen = processes.call_in_time(target, look)
         except (OSError, LustreError) as error:
-            yield target, [Check("problem", subject, f"{_HIDDEN}: {error}")]
+            text = f"cannot be looked at from here: {error}"
+            yield target, False, [Answer("problem", subject, text)]
             continue
-        lines: list[Check] = []
-        findings = [(case, opening.preflight(view, seen, case.order)) for case in group]
+        lines: list[Answer] = []
+        findings = [(case, looking.preflight(view, seen, case.order)) for case in group]
         for finding, concerned in plan_table.worst(findings):
             of_cases = ""
             if concerned:
                 of_cases = f" ({some(concerned, 1)})"
-            lines += doctor.objections(subject, [finding], of_cases)
-        yield target, lines
+            lines += objections(subject, [finding], of_cases)
+        yield target, True, lines
 
 
-def room(cases: Iterable[PlannedCase]) -> Iterator[Check]:
+def room(cases: Iterable[PlannedCase]) -> Iterator[Answer]:
     """Yield what the targets that this host sees object to the cases."""
-    for _, lines in at_targets(cases):
-        for line in lines:
-            if not line.text.startswith(_HIDDEN):
-                yield line
+    for _, is_seen, lines in at_targets(cases):
+        if is_seen:
+            yield from lines

@@ -1,18 +1,16 @@
-"""The queues of Slurm: their nodes and limits, and what of a partition's cases they would never start."""
+"""The queues of Slurm: their nodes and limits, and which cases of a partition they would never start."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+import shutil
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Final
 
-from reframe.utility.typecheck import Duration
-
-from iogauge.cli.doctor import Check
+from iogauge.cli.answers import Answer, Place, probe
 from iogauge.core import commands
 from iogauge.core.units import format_seconds
-from iogauge.site.extras import PartitionExtras
 
 #: Seconds for a question to the scheduler.
 ASK_SECONDS: Final = 30
@@ -81,50 +79,88 @@ def queues() -> tuple[Queue, ...]:
     return parse_sinfo(commands.output(*words, seconds=ASK_SECONDS))
 
 
-def _named(access: Sequence[str]) -> str:
-    """Return the queue that options of sbatch name; empty if they name none."""
+def _named(access: Sequence[str]) -> list[str]:
+    """Return the queues that options of sbatch name; empty if they name none."""
+    named = ""
     for option, value in zip(access, [*access[1:], ""], strict=False):
         match = re.fullmatch(r"(?:--partition=|-p ?)(.+)", option)
         if match:
-            return match[1]
-        if option in ("-p", "--partition"):
-            return value
-    return ""
+            named = match[1]
+        elif option in ("-p", "--partition"):
+            named = value
+    return [name for name in named.split(",") if name]
 
 
-def never_start(partition: Mapping[str, Any]) -> Iterator[Check]:
-    """Yield why jobs of a partition of Slurm would wait for ever: no such queue, too long, too many nodes."""
-    if partition["scheduler"] not in ("slurm", "squeue"):
+#: Seconds of the units of ReFrame's time limits.
+_UNITS: Final = {"d": 86400, "h": 3600, "m": 60, "s": 1}
+
+
+def _seconds(limit: str) -> float:
+    """Return the seconds of a time limit of ReFrame, such as ``1h30m``."""
+    seconds = 0
+    for number, unit in re.findall(r"(\d+)([dhms])", limit):
+        seconds += int(number) * _UNITS[unit]
+    return seconds
+
+
+#: The program that hands jobs to a scheduler.
+_SUBMITS: Final = {
+    "slurm": "sbatch",
+    "squeue": "sbatch",
+    "pbs": "qsub",
+    "pbspro": "qsub",
+    "torque": "qsub",
+    "sge": "qsub",
+    "lsf": "bsub",
+    "flux": "flux",
+    "oar": "oarsub",
+}
+
+
+@probe(
+    "Will the scheduler start the jobs?",
+    "its program on PATH, a queue with their nodes and their time",
+)
+def of_partition(place: Place) -> Iterator[Answer]:
+    """Compare a partition with the scheduler: no program, no such queue, too long, too many nodes."""
+    subject = f"partition {place.name}"
+    partition = place.partition
+    scheduler = partition["scheduler"]
+    program = _SUBMITS.get(scheduler)
+    if program and not shutil.which(program):
+        text = f"scheduler is {scheduler}, and {program} is not on PATH"
+        remedy = f"put {program} on PATH, or correct scheduler"
+        yield Answer("problem", subject, text, remedy)
+    if program != "sbatch":
         return
-    subject = f"partition {partition['name']}"
     try:
         known = queues()
     except OSError:
         return  # the nodes cannot be asked either, which is said
-    names = _named(partition.get("access", ())).split(",")
+    names = _named(partition.get("access", ()))
     wanted = [queue for queue in known if queue.name in names]
-    if names == [""]:
+    if not names:
         wanted = [queue for queue in known if queue.default]
     if not wanted:
-        text = f"its queue is {names[0] or 'the default one'}, and Slurm has none such that is up"
+        named = ", ".join(names) or "the default one"
+        text = f"its queue is {named}, and Slurm has none such that is up"
         remedy = f"name one in access: {', '.join(queue.name for queue in known)}"
-        yield Check("problem", subject, text, remedy)
+        yield Answer("problem", subject, text, remedy)
         return
-    limits = [queue.limit_seconds for queue in wanted]
-    asked = float(Duration(partition["time_limit"]))
-    longest = max((limit for limit in limits if limit is not None), default=None)
-    if longest is not None and None not in limits and asked > longest:
+    first = wanted[0].name
+    limits = [queue.limit_seconds or float("inf") for queue in wanted]
+    limit = partition["time_limit"]
+    if _seconds(limit) > max(limits):
         text = (
-            f"time_limit is {partition['time_limit']}, and {wanted[0].name} allows "
-            f"{format_seconds(longest)}: its jobs would never start"
+            f"time_limit is {limit}, and {first} allows {format_seconds(max(limits))}: "
+            "its jobs would never start"
         )
         remedy = "lower time_limit (and limits.case_bytes), or name another queue"
-        yield Check("problem", subject, text, remedy)
-    extras = PartitionExtras.of_partition(partition["extras"])
-    nodes = [extras.scale.nodes]
-    for sizes in (*extras.tiers.values(), *extras.cases.values()):
-        nodes.append(sizes.nodes or 1)
+        yield Answer("problem", subject, text, remedy)
+    nodes = place.extras.scale.nodes
+    for sizes in (*place.extras.tiers.values(), *place.extras.cases.values()):
+        nodes = max(nodes, sizes.nodes or 1)
     most = max(queue.nodes for queue in wanted)
-    if max(nodes) > most:
-        text = f"a case has {max(nodes)} nodes, and {wanted[0].name} has {most}: its job would never start"
-        yield Check("problem", subject, text, "lower nodes, or name another queue")
+    if nodes > most:
+        text = f"a case has {nodes} nodes, and {first} has {most}: its job would never start"
+        yield Answer("problem", subject, text, "lower nodes, or name another queue")

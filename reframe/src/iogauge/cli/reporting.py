@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 import typer
 
@@ -101,7 +101,7 @@ def warn_of(damaged: Sequence[journal.Damaged]) -> None:
     for line in damaged[:_NAMED]:
         warn(f"{line.file}:{line.line}: skipped: {line.problem}")
     if len(damaged) > _NAMED:
-        warn(f"and {len(damaged) - _NAMED} more: iogauge history --damaged")
+        warn(f"and {len(damaged) - _NAMED} more lines that are no records")
 
 
 def _asked(
@@ -150,22 +150,39 @@ def show_report(
     yes: Annotated[
         bool, typer.Option("--yes", help="With --bundle: write it unasked.")
     ] = False,
+    acceptance: Annotated[
+        Path | None, typer.Option(help="Write what extras.acceptance demands.")
+    ] = None,
+    summary: Annotated[
+        bool, typer.Option("--summary", help="Good nights, incidents; with --html.")
+    ] = False,
     wide: Wide = False,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print each metric as JSON.")
     ] = False,
 ) -> None:
-    """Show the table of sessions or of a span of time. Options write it as files.
-
-    Of a span it is the newest run of every case. The page of --html needs no network. --bundle has the page, raw outputs, commands and hashes, nothing private.
-    """
+    """Show the table of sessions or of a span of time. Options write it as files."""
+    if summary:
+        choice = query.Choice(system=system, since=since, until=until)
+        registry.load("iogauge_answers", "page.summary")(choice, html)
+        return
+    if acceptance:
+        accept = registry.load("iogauge_answers", "page.acceptance")
+        raise typer.Exit(accept(names or [], since, until, system, acceptance))
     asked = _asked(names or [], since, until, system)
     ending = asked.records.ending(
         asked.gate, asked.unmeasured, endings.of_damage(asked.damaged)
     )
+    alarm: Any = None
+    if html or junit:
+        try:
+            alarm, page = registry.load("iogauge_answers", "page")(asked, since, until)
+        except registry.Missing:
+            if html:
+                raise
     if html:
-        ending, text = registry.load("iogauge_answers", "page")(asked, since, until)
-        write_file(html, text)
+        ending = alarm.ending
+        write_file(html, page())
     if bundle:
         registry.load("iogauge_answers", "page.bundle")(
             asked, since, until, bundle, yes
@@ -173,7 +190,11 @@ def show_report(
     if junit:
         from iogauge.report.export import junit as as_junit
 
-        text = as_junit(asked.records, asked.gate, ending, asked.unmeasured.left_out)
+        headline, began = "", {}
+        if alarm:
+            headline, began = alarm.headline, alarm.began
+        left_out = asked.unmeasured.left_out
+        text = as_junit(asked.records, asked.gate, ending, left_out, headline, began)
         write_file(junit, text)
     if openmetrics:
         from iogauge.report.export import openmetrics as as_openmetrics

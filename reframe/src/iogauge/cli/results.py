@@ -7,25 +7,23 @@ docs/keys.md.
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import re
 from collections.abc import Iterator
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from iogauge.cli.planning import demand_known
-from iogauge.cli.screen import Since, System, Until, Wide, say, show, slips
-from iogauge.core import paths
+from iogauge.cli.reporting import warn_of
+from iogauge.cli.screen import Since, System, Until, say, show, slips
+from iogauge.core import paths, registry
 from iogauge.core.paths import project_root
 from iogauge.guards import catalogue
 from iogauge.guards.finding import Guard
 from iogauge.judge.verdict import Verdict
 from iogauge.site.references import known_checks
-
-if TYPE_CHECKING:
-    pass
 
 
 def explain_word(
@@ -43,6 +41,7 @@ def explain_word(
 
 
 def show_history(
+    context: typer.Context,
     system: System = "",
     name: Annotated[
         str,
@@ -63,15 +62,11 @@ def show_history(
     as_json: Annotated[
         bool, typer.Option("--json", help="Print each record as JSON.")
     ] = False,
-    damaged: Annotated[
-        bool, typer.Option("--damaged", help="List lines without record.")
-    ] = False,
-    wide: Wide = False,
 ) -> None:
-    """Show the records, the newest first."""
-    from iogauge.report import (
-        history_table,
-    )
+    """Show the records, the newest first. ``prune`` archives old ones."""
+    if context.invoked_subcommand:
+        return
+    from iogauge.report import history_table
 
     folder = paths.history_dir()
     verdicts = tuple(verdict or ())
@@ -86,25 +81,18 @@ def show_history(
     )
     demand_known(system, name)
     with slips(ValueError, OSError):
-        if damaged:
-            return _show_damaged(folder)
         found = history_table.chosen(folder, choice)
     if as_json:
         for record, _ in found.records:
             typer.echo(record.to_line().decode())
-        return None
+        return
     if found.records:
-        show(history_table.table(found.records, wide))
+        show(history_table.table(found.records))
     say(f"{len(found.records)} of {found.matching} record(s) in {folder}")
-    return None
-
-
-def _show_damaged(folder: Path) -> None:
-    """Print the lines of a history that are no records."""
-    from iogauge.records import query
-
-    for line in query.damaged(folder):
-        say(f"{line.file}:{line.line}: {line.problem}")
+    with contextlib.suppress(registry.Missing):
+        for line in registry.load("iogauge_answers", "page.notices")():
+            say(line)
+    warn_of(found.damaged)
 
 
 def explain(word: str, whole: bool = False) -> list[str]:
@@ -113,27 +101,30 @@ def explain(word: str, whole: bool = False) -> list[str]:
     The words after a check are the parameters of a case. Raises ValueError with what was meant
     perhaps.
     """
-    words, known = _glossary(), _known(whole)
-    lower = {name.lower(): name for name in (*words, *known)}
+    words = _glossary()
+    texts = _known(whole)
+    for term, meaning in words.items():
+        texts.setdefault(term, [term, f"  {meaning}", "See docs/keys.md."])
+    lower = {name.lower(): name for name in texts}
     low = word.strip().lower()
     asked = [low] if low in lower else low.split() or [""]
-    if lower.get(asked[0]) in known:
-        told = (known.get(lower.get(name, ""), []) for name in asked)
-        return [paragraph for of_name in told for paragraph in of_name]
-    if low in lower:
-        return [lower[low], f"  {words[lower[low]]}", "See docs/keys.md."]
-    spelled = (f"`{low}`", f"`_{low.rpartition('_')[2]}`")
+    if asked[0] in lower:
+        found: list[str] = []
+        for name in asked:
+            found += texts.get(lower.get(name, ""), [])
+        return found
+    spelled = re.escape(f"`{low}`") + "|" + re.escape(f"`_{low.rpartition('_')[2]}`")
     for term, meaning in words.items():
-        sentences = re.split(r"(?<=\.) ", meaning)
-        said = [
-            f"  {text}"
-            for text in sentences
-            if any(one in text.lower() for one in spelled)
-        ]
-        if said:
-            return [word.strip(), *said, f"  See the word {term} in docs/keys.md."]
-    near = difflib.get_close_matches(asked[0], lower, 3)
-    meant = f" Did you mean {', '.join(lower[one] for one in near)}?" if near else ""
+        sentences = []
+        for sentence in re.split(r"(?<=\.) ", meaning):
+            if re.search(spelled, sentence.lower()):
+                sentences.append(f"  {sentence}")
+        if sentences:
+            return [word.strip(), *sentences, f"  See the word {term} in docs/keys.md."]
+    meant = ""
+    near = [lower[name] for name in difflib.get_close_matches(asked[0], lower, 3)]
+    if near:
+        meant = f" Did you mean {', '.join(near)}?"
     last = [*catalogue.guards().values()][-1].number
     raise ValueError(
         f"iogauge knows no word {word!r}.{meant} Name a guard (G1 to {last}), a verdict (UNSTABLE), "
@@ -148,7 +139,9 @@ def _known(whole: bool) -> dict[str, list[str]]:
         text = list(_guard(guard, whole))
         found[name] = text
         found.setdefault(guard.number, []).extend(text)
-    return found | {one.value: _verdict(one) for one in Verdict} | _checks()
+    for verdict in Verdict:
+        found[verdict.value] = list(_verdict(verdict))
+    return found | _checks()
 
 
 def _guard(guard: Guard, whole: bool) -> Iterator[str]:
@@ -169,26 +162,24 @@ def _guard(guard: Guard, whole: bool) -> Iterator[str]:
     yield f"  What to do: {guard.remedy}."
 
 
-def _verdict(verdict: Verdict) -> list[str]:
-    fails = (
-        "in every run"
-        if verdict.fails_run
-        else "in a gate"
-        if verdict.is_trouble(True)
-        else ""
-    )
-    guards = dict.fromkeys(
-        guard.number
-        for guard in catalogue.guards().values()
-        if verdict.value in guard.follows
-    )
-    return [
-        verdict.value,
-        f"  {verdict.meaning}.",
-        f"  It fails {fails}." if fails else "  It never fails a run.",
-        *([f"  Guards that say so: {', '.join(guards)}."] if guards else []),
-        *([f"  What to do: {verdict.advice}."] if verdict.advice else []),
-    ]
+def _verdict(verdict: Verdict) -> Iterator[str]:
+    """Yield what a verdict means, when it fails, which guards say so, and what to do."""
+    yield verdict.value
+    yield f"  {verdict.meaning}."
+    if verdict.fails_run:
+        yield "  It fails in every run."
+    elif verdict.is_trouble(True):
+        yield "  It fails in a gate."
+    else:
+        yield "  It never fails a run."
+    numbers: dict[str, None] = {}
+    for guard in catalogue.guards().values():
+        if verdict.value in guard.follows:
+            numbers[guard.number] = None
+    if numbers:
+        yield f"  Guards that say so: {', '.join(numbers)}."
+    if verdict.advice:
+        yield f"  What to do: {verdict.advice}."
 
 
 def _page(name: str) -> str:

@@ -15,7 +15,7 @@ from typing import Annotated, Final
 
 import typer
 
-from iogauge.cli import doctor, planning
+from iogauge.cli import host, planning
 from iogauge.cli.reporting import sessions_of, write_file
 from iogauge.cli.screen import Wide, say, show_ending, slip, warn
 from iogauge.core import processes, registry
@@ -29,7 +29,7 @@ from iogauge.records.selected import Selected, Unmeasured, save_unmeasured, sele
 from iogauge.report import undone
 from iogauge.report.endings import SessionRecords, Word, first_look
 from iogauge.session import current, life
-from iogauge.site import folders, machine, programs
+from iogauge.site import folders, machine
 from iogauge.workspace import lock, permission
 from iogauge.workspace.directory import create, remove, session_dir
 
@@ -64,7 +64,7 @@ def _run(arguments: list[str], gate: bool, confirms: str = "") -> _Ran:
         environment.pop("IOGAUGE_SELECTION", None)
     words = ["--report-file", str(reframe_report), "-r", *arguments]
     process = processes.Fork(
-        planning.reframe_main, planning.reframe_command(words), environment
+        planning.reframe_main(), planning.reframe_command(words), environment
     )
     status: int | None = None
     while status is None:
@@ -168,7 +168,7 @@ _APART = [["-T", _DERIVED], ["-t", _DERIVED]]
 
 def _keep_unmeasured(lack: Unmeasured, chosen: Selected, ran: _Ran) -> None:
     """Keep what a session did not measure beside its records, for ``iogauge report``."""
-    if ran.records and lack == Unmeasured(gate=lack.gate, accepted=lack.accepted):
+    if ran.records and lack == Unmeasured(gate=lack.gate):
         return
     for system in chosen.systems:
         file = history_dir() / system / f"{ran.session}.json"
@@ -183,7 +183,6 @@ def _end(
     chosen: Selected | None,
     ran: list[_Ran],
     gate: bool,
-    accept: bool = False,
     wide: bool = False,
     first: bool = False,
 ) -> int:
@@ -194,9 +193,9 @@ def _end(
     """
     records = [record for run in ran for record in run.records]
     status = max(run.status for run in ran)
-    lack = Unmeasured(gate=gate, accepted=accept)
+    lack = Unmeasured(gate=gate)
     if chosen is not None:
-        lack = planning.unmeasured_of(arguments, chosen, records, gate, accept)
+        lack = planning.unmeasured_of(arguments, chosen, records, gate)
         _keep_unmeasured(lack, chosen, ran[0])
     found = SessionRecords(records)
     end = found.ending(gate, lack)
@@ -211,10 +210,10 @@ def _end(
             for why in _never_started(run.details.read_text(errors="replace")):
                 say(why)
             say(f"ReFrame's details of the failures: {run.details}")
-    if gate and not accept and (lack.unmatched or lack.gone):
+    if lack.gone:
         say(
-            "A gate fails if a case of an earlier gate is missing. If you removed the case on purpose, "
-            "run once: iogauge run --gate --accept-missing ..."
+            "A gate fails if a case of an earlier gate with the same options is gone. If you removed the case on "
+            "purpose, say so in the gate's options: -x NAME"
         )
     return max(status, end.status)
 
@@ -232,30 +231,30 @@ def _never_started(details: str) -> Iterator[str]:
 
 def run(
     context: typer.Context,
-    try_out: Annotated[
-        bool, typer.Option("--try", help="Try this machine as it is.")
-    ] = False,
     gate: Annotated[
         bool, typer.Option("--gate", help="Fail unless every case is PASS.")
     ] = False,
     confirm: Annotated[
         bool, typer.Option("--confirm", help="Measure failures once more.")
     ] = False,
-    accept_missing: Annotated[
-        bool,
-        typer.Option("--accept-missing", help="Cases of earlier gates may be gone."),
-    ] = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Only say what it costs.")
     ] = False,
     wide: Wide = False,
 ) -> None:
-    """Run checks through ReFrame, then show the table. All other options are ReFrame's.
+    """Run checks through ReFrame, then show the table. All of ReFrame's options work, such as these.
 
-    Checks that are derived from other cases come last, in a run of their own. With --confirm a
-    failed case is measured once more, and the run fails only if the case fails again. A gate fails too if no case
-    ran, or if a case of an earlier gate is gone: --accept-missing accepts that.
-    --try sizes quick checks to the speed of this machine.
+    \b
+      --system=SITE[:PARTITION]   where; if omitted, the site of this host
+      -n NAME                     cases by their name, as the tables have it
+      -t TAG                      cases by a tag: quick, daily, weekly, fio, ior, mdtest
+      -l                          only list the cases
+      --mode=MODE                 quick, daily, weekly or acceptance
+      --repeat=N                  measure each case so often
+      -S VARIABLE=VALUE           set repetitions, nodes, tasks_per_node, tier
+
+    With --confirm the run fails only if a failed case fails again. A gate fails too if no case ran, or if a case of
+    an earlier gate with the same options is gone.
     """
     gate = gate or current.is_gate()
     given = planning.settled(context)
@@ -266,19 +265,15 @@ def run(
         return planning.list_cases(given)
     if dry_run:
         raise typer.Exit(0 if planning.plan(given, wide) else 1)
-    if try_out:
-        raise typer.Exit(_try_out(given, wide))
     if gate:
         os.environ["IOGAUGE_SELECTION"] = selection(given)
-        os.environ["IOGAUGE_ACCEPTS"] = "1" if accept_missing else ""
     arguments = given
     if any(word.startswith("--distribute") for word in arguments):
         # One case a node; derived quantities are of all nodes.
         arguments = [*arguments, "-T", _DERIVED]
     planning.say_unclaimed(arguments)
     chosen = planning.selected_by(arguments)
-    if not accept_missing:
-        planning.demand_cases(given, chosen)
+    planning.demand_cases(given, chosen)
     runs: list[list[str]] = [[]]
     if chosen and len(chosen.derived) == 2 and not _names_derived(arguments):
         runs = _APART
@@ -286,18 +281,28 @@ def run(
     records = [record for run in ran for record in run.records]
     if confirm and any(record.needs_confirmation for record in records):
         ran = _confirm(arguments, ran, gate)
-    raise typer.Exit(_end(given, chosen, ran, gate, accept_missing, wide))
+    raise typer.Exit(_end(given, chosen, ran, gate, wide))
 
 
 def _names_derived(arguments: list[str]) -> bool:
     return any("derived" in word for word in arguments)
 
 
-def _try_out(given: list[str], wide: bool) -> int:
-    """Run quick checks sized to this machine's speed, on the site local; return the exit status."""
-    target = machine.target_path()
+def bench(context: typer.Context, wide: Wide = False) -> None:
+    """Try this machine as it is, without a site.
+
+    Quick checks of a size that fits the target's speed. All of ReFrame's options work.
+    """
+    given = planning.settled(context)
+    try:
+        target = machine.target_path()
+    except processes.NoAnswer as error:
+        warn(str(error))
+        raise typer.Exit(1) from error
+    except OSError as error:
+        raise slip(str(error)) from error
     os.environ["IOGAUGE_TARGET"] = target
-    for found in doctor.of_programs(programs.machine()):
+    for found in host.tools():
         if found.state == "ok":
             say(str(found))
     if "IOGAUGE_CASE_BYTES" not in os.environ:
@@ -316,7 +321,7 @@ def _try_out(given: list[str], wide: bool) -> int:
         sites = ""
     for line in _AFTER_TRY:
         say(line.format(sites=sites, target=target))
-    return status
+    raise typer.Exit(status)
 
 
 def _choose_size(target: str) -> None:
@@ -332,7 +337,7 @@ def _choose_size(target: str) -> None:
     except OSError as error:
         text = str(error)
         if error.errno == errno.EACCES:
-            check = doctor.not_writable(target)
+            check = host.not_writable(target)
             text = f"{check.subject}: {check.text}: {check.remedy}"
         warn(text)
         raise typer.Exit(1) from error
@@ -347,7 +352,8 @@ def _write_page(session: str) -> None:
     page = state_dir() / "report.html"
     with contextlib.suppress(registry.Missing, typer.BadParameter):
         asked = sessions_of([session])
-        write_file(page, registry.load("iogauge_answers", "page")(asked, None, None)[1])
+        _, text = registry.load("iogauge_answers", "page")(asked, None, None)
+        write_file(page, text())
         say(f"page: {page}")
 
 

@@ -20,6 +20,15 @@ from iogauge.report import outcome
 from iogauge.report.endings import Ending, SessionRecords
 from iogauge.report.layout import WHOLE, Table, keep_commands
 from iogauge.report.outcome import plain
+from iogauge.report.ranking import ranked
+
+
+def time_of(text: str) -> datetime:
+    """Return the time that an argument names; raises BadParameter."""
+    found = _time(False)(text)
+    if found is None:
+        raise typer.BadParameter("expected a day or a time")
+    return found
 
 
 def _time(end: bool) -> Callable[[str], datetime | None]:
@@ -68,7 +77,7 @@ def new_console(err: bool = False) -> Console:
     Without both it is as wide as a log's lines.
     """
     width = None if _width_is_known(err) else _LOG_COLUMNS
-    return Console(stderr=err, width=width, highlight=False)
+    return Console(stderr=err, width=width, highlight=False, emoji=False)
 
 
 def _width_is_known(err: bool) -> bool:
@@ -128,15 +137,15 @@ def show(view: Table) -> None:
 def show_ending(
     records: SessionRecords, end: Ending, wide: bool = False, sentence: str = ""
 ) -> None:
-    """Print the table, the ending or a ``sentence`` in its place, and what was not run."""
+    """Print the table, the gravest of each target first, the ending or a ``sentence`` in its place, and what was not run."""
     if records:
-        show(outcome.table(outcome.folded(outcome.rows(records)), wide))
+        show(outcome.table(outcome.folded(outcome.rows(ranked(records))), wide))
     for line in (f"iogauge: {sentence or end}", *end.remarks):
         say(line)
     if any(r.tier == "quick" and r.metrics for r in records):
         say(
             "limits.tier is quick: the phases are short, so the figures are rough, whatever -t chooses. "
-            "To compare systems, describe yours as a site with limits.tier daily (docs/sites.md)."
+            "To compare systems, use a site with limits.tier: daily (docs/sites.md)."
         )
     if outcome.judged_by_ceiling(records):
         say(

@@ -10,6 +10,6 @@
 - units: sizes, rates and durations, from text and back
 - untrusted: files of bounded size, strict JSON, values of the declared type
 - versions: the oldest versions of the tools that will do
-- words: names that sites, checks and records share
+- vocabulary: names that sites, checks and records share
 - yamlfile: YAML, read safely and within bounds
 """

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import re
 import subprocess
 from collections.abc import Mapping
+from typing import Final
 
 
 def run(
@@ -36,13 +39,36 @@ def complaint(done: subprocess.CompletedProcess[str]) -> str:
     return printed.splitlines()[-1]
 
 
+#: What healthy programs may print on standard error: the loader in a strange environment, and warnings.
+_HARMLESS: Final = (
+    r"ERROR: ld\.so: object .* cannot be preloaded.*|(?i:.*\bwarning: .*)"
+)
+
+
+def whole(done: subprocess.CompletedProcess[str], ends: str = "") -> str:
+    """Return what a program printed, proven whole: an exit status of 0 is no proof.
+
+    Nothing unknown is on standard error, and the text ends as a regular expression says. Raises OSError that says what lacks.
+    """
+    name = " ".join([os.path.basename(done.args[0]), *done.args[1:6]])
+    if done.returncode != 0:
+        raise OSError(f"{name}: exit status {done.returncode}: {complaint(done)}")
+    for line in done.stderr.splitlines():
+        if line.strip() and not re.fullmatch(_HARMLESS, line):
+            raise OSError(
+                f"{name}: it complains, so its answer may lack something: {line}"
+            )
+    if not re.search(rf"(?:{ends})\s*\Z", done.stdout):
+        last = done.stdout.strip().splitlines()[-1:]
+        raise OSError(f"{name}: its answer is cut off, it ends with {last}")
+    return done.stdout
+
+
 def output(
     *words: str,
     seconds: float | None = None,
     environment: Mapping[str, str] | None = None,
+    ends: str = "",
 ) -> str:
-    """Return what a program prints; raises OSError with its complaint if it fails or is late."""
-    done = run(*words, seconds=seconds, environment=environment)
-    if done.returncode != 0:
-        raise OSError(f"{words[0]}: exit status {done.returncode}: {complaint(done)}")
-    return done.stdout
+    """Return what a program prints, as :func:`whole` proves it; raises OSError also if it is late."""
+    return whole(run(*words, seconds=seconds, environment=environment), ends)

@@ -73,30 +73,6 @@ class Phase:
 
 
 @dataclass(frozen=True, slots=True)
-class Disturber:
-    """What loaded the target on purpose while a phase was measured."""
-
-    #: What it did itself.
-    phase: Phase
-    #: Seconds for which it ran before the measured phase began.
-    lead_s: float
-    #: Share of its half-seconds in which it finished an operation.
-    active: float
-
-
-@dataclass(frozen=True, slots=True)
-class Moment:
-    """A time that a tool prints."""
-
-    #: Its name in the tool's output.
-    name: str
-    #: Seconds since the epoch.
-    seconds: float
-    #: The tool printed local time without a zone: ``seconds`` are those of the same digits in UTC.
-    local: bool = False
-
-
-@dataclass(frozen=True, slots=True)
 class ToolOutput:
     """The whole report of one execution of a tool."""
 
@@ -116,16 +92,18 @@ class ToolOutput:
     notes: Mapping[str, str] = field(default_factory=dict)
     #: What the output leaves open about a quantity.
     unsettled: Mapping[str, Unsettled] = field(default_factory=dict)
-    #: Times within the execution.
-    moments: tuple[Moment, ...] = ()
     #: Bytes that all phases read and wrote together, if the names of the phases do not tell (IO500).
     totals: Mapping[str, int] = field(default_factory=dict)
     #: Most bytes that the tool moved in addition to its phases.
-    beside: Mapping[str, int] = field(default_factory=dict)
-    #: Not among the phases; ``totals`` count its bytes.
-    disturber: Disturber | None = None
+    extra_bytes: Mapping[str, int] = field(default_factory=dict)
     #: All phases began and ended together, as reads and writes of one job do.
     at_once: bool = False
+    #: The tool has a process for each of its jobs while they work, and none before.
+    job_processes: bool = False
+    #: ``parameters`` name all options of the jobs, also those that nobody gave.
+    all_options: bool = False
+    #: ``command`` is that of the tool that this one watched.
+    watched: bool = False
 
     @property
     def timed(self) -> float:
@@ -138,7 +116,13 @@ class ToolOutput:
     @property
     def stretches(self) -> int:
         """Return how many phases followed each other."""
-        return 1 if self.at_once else len(self.phases)
+        if self.at_once:
+            return 1
+        return len(self.phases)
+
+    def named(self, name: str) -> list[Phase]:
+        """Return the phases of a name."""
+        return [phase for phase in self.phases if phase.name == name]
 
     @property
     def but_trees(self) -> list[Phase]:

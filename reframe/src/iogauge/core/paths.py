@@ -66,7 +66,9 @@ def project_root() -> Path:
     root = os.environ.get("IOGAUGE_ROOT")
     if root:
         return Path(root)
-    return BUNDLED if BUNDLED.is_dir() else LIBRARY.parents[2]
+    if BUNDLED.is_dir():
+        return BUNDLED
+    return LIBRARY.parents[2]
 
 
 def own_command() -> str:
@@ -98,7 +100,9 @@ def state_dir() -> Path:
     if home:
         return Path(home)
     own = project_root() / ".iogauge"
-    written = own if own.exists() else own.parent
+    written = own.parent
+    if own.exists():
+        written = own
     if project_root() != BUNDLED and os.access(written, os.W_OK | os.X_OK):
         return own
     state = os.environ.get("XDG_STATE_HOME", "")
@@ -123,7 +127,7 @@ def stages_dir() -> Path:
 
 
 @contextlib.contextmanager
-def written_beside(
+def scratch_file(
     path: str | os.PathLike[str],
     data: bytes,
     *,
@@ -161,6 +165,6 @@ def replace_file(
     dir_fd: int | None = None,
     sync: bool = False,
 ) -> None:
-    """Replace the content of ``path`` in one step, see :func:`written_beside`; raises OSError."""
-    with written_beside(path, data, mode=mode, dir_fd=dir_fd, sync=sync) as scratch:
+    """Replace the content of ``path`` in one step, see :func:`scratch_file`; raises OSError."""
+    with scratch_file(path, data, mode=mode, dir_fd=dir_fd, sync=sync) as scratch:
         os.rename(scratch, path, src_dir_fd=dir_fd, dst_dir_fd=dir_fd)

@@ -63,7 +63,9 @@ def started(pid: int) -> int | None:
 def parent(pid: int) -> int:
     """Return the parent of a process; 0 if it is gone."""
     fields = _stat(pid)
-    return int(fields[1]) if len(fields) > 1 else 0
+    if len(fields) < 2:
+        return 0
+    return int(fields[1])
 
 
 def identity(pid: int) -> list[int]:
@@ -178,6 +180,13 @@ def open_streams() -> None:
         if isinstance(stream, io.TextIOWrapper):
             with contextlib.suppress(OSError):  # a pipe in the place of a file
                 stream.reconfigure(errors="replace")
+
+
+def hear_children() -> None:
+    """Hear of the ends of children even if the caller ignores SIGCHLD: else the kernel drops their exit statuses, and each
+    counts as a success.
+    """
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
 
 
 class Fork:
@@ -412,7 +421,9 @@ def watch(
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
         # A process that waits for dead storage may never end, so it is not waited for.
-        options = os.WNOHANG if kind == "at" else 0
+        options = 0
+        if kind == "at":
+            options = os.WNOHANG
         with contextlib.suppress(ChildProcessError):
             os.waitpid(pid, options)
 

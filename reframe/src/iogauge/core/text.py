@@ -53,7 +53,9 @@ def some(names: Sequence[str], most: int = 6) -> str:
 
 def because(reason: str) -> str:
     """Return a reason in brackets, to be put behind what it explains; empty without a reason."""
-    return f" ({reason})" if reason else ""
+    if not reason:
+        return ""
+    return f" ({reason})"
 
 
 def after(subject: str, text: str) -> str:

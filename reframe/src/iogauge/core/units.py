@@ -110,13 +110,14 @@ def parse_fraction(text: str | float | int) -> float:
     """Return the fraction of ``'85 %'`` (0.85), or a plain number between 0 and 1."""
     if isinstance(text, bool) or not isinstance(text, (str, int, float)):
         raise UnitError(f"{text!r} is not a share: write '85 %' or 0.85")
-    value = (
-        _parse(text, {"%": 0.01, "": 1.0}, "share", "85 %")
-        if isinstance(text, str)
-        else text
-    )
+    if isinstance(text, str):
+        value: float = _parse(text, {"%": 0.01, "": 1.0}, "share", "85 %")
+    else:
+        value = text
     if not 0 <= value <= 1:
-        raise UnitError(f"{text!r} is not a share: it must lie between 0 % and 100 %")
+        raise UnitError(
+            f"{text!r:.40} is not a share: it must lie between 0 % and 100 %"
+        )
     return float(value)
 
 

@@ -6,6 +6,7 @@ nesting.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import functools
 import json
@@ -161,9 +162,9 @@ def build(kind: Any, value: Any, where: str = "") -> Any:  # noqa: C901
     with two exceptions: a whole number may stand for a float, a list for a tuple. A dataclass must
     have all its keys, and no others, but a :class:`Form` has its own rule.
     """
-    origin, inner = _shape(kind)
-    if kind is Any:
+    if kind is Any or (type(value) is kind and kind not in (int, float)):
         return value
+    origin, inner = _shape(kind)
     if isinstance(kind, type) and issubclass(kind, Form):
         return kind.from_json(value, f"{where}.")
     if origin in (Union, types.UnionType):
@@ -172,10 +173,9 @@ def build(kind: Any, value: Any, where: str = "") -> Any:  # noqa: C901
         if value is not None and len(inner) == 2 and is_dataclass(inner[0]):
             return build(inner[0], value, where)
         for member in inner:
-            try:
-                return build(member, value, where)
-            except TypeError:
-                continue
+            if member not in _PLAIN:
+                with contextlib.suppress(TypeError):
+                    return build(member, value, where)
     elif origin is Literal:
         if type(value) is str and value in inner:
             return value
@@ -209,8 +209,6 @@ def build(kind: Any, value: Any, where: str = "") -> Any:  # noqa: C901
         whole = type(value) is int and -(2**63) <= value < 2**63
         if whole or (kind is float and type(value) is float and math.isfinite(value)):
             return value
-    elif type(value) is kind:
-        return value
     name = getattr(kind, "__name__", str(kind))
     raise TypeError(f"{where or 'the value'} is {reprlib.repr(value)}: expected {name}")
 
@@ -272,21 +270,15 @@ class Form:
                 f"{where.rstrip('.') or 'the record'} is {found}: expected an object"
             )
         form: Any = cls
-        plan = _plan(form)
-        given: dict[str, Any] = {}
-        more: dict[str, Any] = {}
-        for name, value in values.items():
-            key = plan.get(name)
-            if key is None:
-                more[name] = value
-            elif type(value) in key.kept:
-                given[key.field] = value
-            else:
-                given[key.field] = key.read(value, where + name)
-        for name in _needed(form):
-            if name not in values:
-                raise TypeError(f"the key {where}{name} is missing")
-        built = cls(**given, more=more, order=tuple(values))
+        order = tuple(values)
+        shape = _shape_of(form, order, tuple(map(type, values.values())))
+        given = {key: values[name] for name, key in shape.kept}
+        for name, key in shape.read:
+            given[key.field] = key.read(values[name], where + name)
+        if shape.missing:
+            raise TypeError(f"the key {where}{shape.missing[0]} is missing")
+        more = {name: values[name] for name in shape.more}
+        built = cls(**given, more=more, order=order)
         built._check(where)
         return built
 
@@ -296,12 +288,8 @@ class Form:
         if type(values) is not dict:
             return False
         form: Any = cls
-        plan = _plan(form)
-        for name, value in values.items():
-            key = plan.get(name)
-            if key is not None and type(value) not in key.kept:
-                return False
-        return all(name in values for name in _needed(form))
+        shape = _shape_of(form, tuple(values), tuple(map(type, values.values())))
+        return not shape.read and not shape.missing
 
     def _check(self, where: str) -> None:
         """Raise TypeError or ValueError for values that have the right type and are wrong all the same."""
@@ -351,27 +339,42 @@ _KEPT: Final[Mapping[Any, frozenset[type]]] = {
 
 
 def _reader(hint: Any) -> Callable[[Any, str], Any]:
-    """Return what reads a value of a type; numbers and lists of forms, of which a record has many, without :func:`build`."""
-    inner = typing.get_args(hint)
-
-    def number(value: Any, where: str) -> Any:
-        if type(value) is float and math.isfinite(value):
-            return value
-        return build(hint, value, where)
-
-    def forms(value: Any, where: str) -> Any:
-        if type(value) is not list:
-            return build(hint, value, where)
-        form = inner[0]
-        return tuple(
-            form.from_json(item, f"{where}[{n}].") for n, item in enumerate(value)
-        )
-
+    """Return what reads a value of a type; those of which a record has many without :func:`build`."""
+    origin, inner = _shape(hint)
     if hint in (float, float | None):
-        return number
-    if typing.get_origin(hint) is tuple and issubclass(inner[0], Form):
-        return forms
+        return functools.partial(_number, hint)
+    if isinstance(hint, type) and issubclass(hint, Enum):
+        return functools.partial(_member, hint)
+    if inner and isinstance(inner[0], type) and issubclass(inner[0], Form):
+        return functools.partial(_forms if origin is tuple else _form, hint, inner[0])
     return functools.partial(build, hint)
+
+
+def _number(hint: Any, value: Any, where: str) -> Any:
+    if type(value) is float and math.isfinite(value):
+        return value
+    return build(hint, value, where)
+
+
+def _member(kind: type[Enum], value: Any, where: str) -> Any:
+    if type(value) is str and value in kind._value2member_map_:
+        return kind._value2member_map_[value]
+    return build(kind, value, where)
+
+
+def _form(hint: Any, form: type[Form], value: Any, where: str) -> Any:
+    if type(value) is not dict:
+        return build(hint, value, where)
+    return form.from_json(value, f"{where}.")
+
+
+def _forms(hint: Any, form: type[Form], value: Any, where: str) -> Any:
+    if type(value) is not list:
+        return build(hint, value, where)
+    found = []
+    for number, item in enumerate(value):
+        found.append(form.from_json(item, f"{where}[{number}]."))
+    return tuple(found)
 
 
 @functools.lru_cache(maxsize=64)
@@ -385,14 +388,38 @@ def _plan(form: Any) -> Mapping[str, _Key]:
     return plan
 
 
-@functools.lru_cache(maxsize=64)
-def _needed(form: type) -> tuple[str, ...]:
-    """Return the keys that an object of a form must have."""
-    return tuple(
-        name
-        for name, key in _keys(form).items()
-        if key.default is MISSING and key.default_factory is MISSING
-    )
+@dataclass(frozen=True, slots=True)
+class _Shape:
+    """What is to be done with objects that have the same keys and types."""
+
+    #: Keys whose values are taken as they are, with their fields.
+    kept: list[tuple[str, str]]
+    #: Keys whose values are read.
+    read: list[tuple[str, _Key]]
+    #: Keys that are not declared.
+    more: list[str]
+    #: Keys that must be there and are not.
+    missing: list[str]
+
+
+@functools.lru_cache(maxsize=1024)
+def _shape_of(form: Any, names: tuple[str, ...], kinds: tuple[type, ...]) -> _Shape:
+    """Return what is to be done with objects of these keys and types of values: a history has few kinds of them."""
+    shape = _Shape([], [], [], [])
+    plan = _plan(form)
+    for name, kind in zip(names, kinds, strict=True):
+        key = plan.get(name)
+        if key is None:
+            shape.more.append(name)
+        elif kind in key.kept:
+            shape.kept.append((name, key.field))
+        else:
+            shape.read.append((name, key))
+    for name, field_ in _keys(form).items():
+        needed = field_.default is MISSING and field_.default_factory is MISSING
+        if needed and name not in names:
+            shape.missing.append(name)
+    return shape
 
 
 def _plain(value: Any) -> Any:
@@ -407,9 +434,16 @@ def _plain(value: Any) -> Any:
 
 def numbers(values: object) -> list[float]:
     """Return the finite numbers of a list; what is no list has none."""
-    found = values if isinstance(values, (list, tuple)) else ()
-    return [
-        float(value)
-        for value in found
-        if type(value) in (int, float) and abs(value) < 1e300  # false for NaN
-    ]
+    finite: list[float] = []
+    if isinstance(values, (list, tuple)):
+        for value in values:
+            if type(value) in (int, float) and abs(value) < 1e300:  # false for NaN
+                finite.append(float(value))
+    return finite
+
+
+def texts(values: object) -> list[str]:
+    """Return the values of a list from a file as text; what is no list has none."""
+    if not isinstance(values, (list, tuple)):
+        return []
+    return [str(value) for value in values]

@@ -19,7 +19,9 @@ class YamlError(ValueError):
 
     def __init__(self, name: str, problem: str, line: int | None = None) -> None:
         self.problem, self.line = problem, line
-        place = f"{name}:{line}" if line else name
+        place = name
+        if line:
+            place = f"{name}:{line}"
         super().__init__(f"{place}: {problem}")
 
 
@@ -29,7 +31,7 @@ _LIMIT_VALUES: Final = 200_000
 
 
 class _Loader(Composer, yaml.CSafeLoader):
-    """A loader that counts values before it makes them. Libyaml reads the text: each start reads the files of all sites.
+    """A loader that counts values before it makes them. Libyaml reads the text: each start looks for the host's site in the files of all.
 
     Python composes: libyaml's composer ends the process if values are nested too deeply.
     """
@@ -106,12 +108,12 @@ _Loader.add_constructor("tag:yaml.org,2002:int", _number)
 _Loader.add_constructor("tag:yaml.org,2002:float", _number)
 
 
-def _advised(problem: str, found: str) -> str:
-    """Return what is wrong with a line that cannot be read at the character ``found``, and where to look."""
-    if found == "\t" or "tab character" in problem:
+def _advised(problem: str, character: str) -> str:
+    """Return what is wrong with a line that cannot be read at a character, and where to look."""
+    if character == "\t" or "tab character" in problem:
         return "a tab stands here. Use spaces: YAML does not indent with tabs"
     if "cannot start any token" in problem:
-        problem = f"no value starts with {found}"
+        problem = f"no value starts with {character}"
     return (
         f"this is not YAML: {problem}. Check the indentation, colons and quotes of this line and the "
         "line above"
@@ -125,14 +127,14 @@ def parse(text: str, name: str) -> Any:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
         line: int | None = None
-        found = ""
+        character = ""
         if mark:
             line = mark.line + 1
             # No mark counts the byte order mark.
-            found = text.removeprefix("\ufeff")[mark.index : mark.index + 1]
+            character = text.removeprefix("\ufeff")[mark.index : mark.index + 1]
         problem = error.problem or "not YAML"
         if not isinstance(error, yaml.constructor.ConstructorError):
-            problem = _advised(problem, found)
+            problem = _advised(problem, character)
             # What is missing at the end has a line of its own.
             line = line and min(line, text.count("\n") + (not text.endswith("\n")))
         raise YamlError(name, problem, line) from error

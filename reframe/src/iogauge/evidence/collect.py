@@ -7,9 +7,13 @@ what its tools printed. Raises :class:`ToolOutputError` for all that a healthy j
 from __future__ import annotations
 
 import contextlib
+import gc
+import os
 import re
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -17,17 +21,16 @@ from iogauge.core import untrusted
 from iogauge.core.measurement import ToolOutput, ToolOutputError
 from iogauge.core.text import visible
 from iogauge.core.versions import too_old
-from iogauge.core.words import FIO, FIO_METADATA, Value
+from iogauge.core.vocabulary import FIO, FIO_METADATA, Value
 from iogauge.evidence import complaints, task_counters
-from iogauge.evidence.complaints import executions, stage_text
+from iogauge.evidence.complaints import stage_text
 from iogauge.evidence.fingerprint import merge
-from iogauge.evidence.model import ClockReading, Evidence, Striping
+from iogauge.evidence.model import Evidence, Striping
 from iogauge.evidence.task_counters import TaskCounters, changes
 from iogauge.node.between import SCRIPT
 from iogauge.node.files import Eviction, Sample
-from iogauge.node.host import Clock, Load
+from iogauge.node.host import Load
 from iogauge.node.lustre.layout import Layouts
-from iogauge.node.lustre.targets import ost_name
 from iogauge.node.view import View
 from iogauge.plan import observations
 from iogauge.plan import stage as files
@@ -40,6 +43,17 @@ from iogauge.tools.mpi import Binding, alone, parse_bindings, unlabelled
 ANSWER_S = 10.0
 
 
+@contextlib.contextmanager
+def _without_search_for_cycles() -> Iterator[None]:
+    """Let Python's collector rest: evidence is made of trees, and to look at millions of values again takes a tenth of the time."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+
+
+@_without_search_for_cycles()
 def collect(
     stage: Path,
     plan: CasePlan,
@@ -56,74 +70,55 @@ def collect(
     """
     reader = observations.Reader(stage)
     noted = reader.read()
+    end = complaints.end_of_job(stage, job_status, job_state)
     with _explained(stage, noted, plan):
-        cause = complaints.cause_of_end(stage, job_state)
-        status = f"the job's {complaints.describe_status(job_status or 0)}"
-        ending = [*([] if job_status is None else [status]), *cause]
-        # How the job entered the target.
-        opened = _opened(stage, owner, ending)
-        first = (opened.view,) if opened.view else ()
+        opened = _opened(stage, owner, end)
+        evidence = Evidence(
+            views=tuple(filter(None, [opened.view])),
+            opened=opened.view,
+            refused=opened.refused,
+            occupied=opened.occupied,
+        )
         if opened.refused or opened.occupied:
-            return Evidence(
-                views=first, refused=opened.refused, occupied=opened.occupied
-            )
-
-        # How its phases ended.
-        runs = files.parse_runs(stage_text(stage / files.RUNS, "phases"))
+            return evidence
+        runs = files.parse_runs(stage_text(stage / files.RUNS))
         wrong = complaints.mismatch(stage, plan, runs)
         refused = complaints.refused_by_node(stage, runs)
         if wrong or refused:
-            return Evidence(views=first, mismatch=wrong, refused=refused)
-        on_lustre = plan.striped or bool(opened.view and opened.view.on_lustre)
-        complaints.check_phases(stage, plan, runs, cause, ending, on_lustre)
-        if job_status or job_state in complaints.ENDED_BY_SCHEDULER:
-            raise ToolOutputError(f"all phases finished, but {', '.join(ending)}")
-        # What its nodes noted, and what its tools printed.
-        noted = _complete(stage, reader, noted, plan, runs)
-        neighbours = stage_text(stage / files.NEIGHBOURS, files.NEIGHBOURS)
-        return Evidence(
-            views=_views(noted, plan, opened),
-            runs=tuple(runs),
-            **_outputs(stage, plan, runs, noted, opened.view),
-            activity=noted.instants(observations.MOVED),
-            asked=noted.instants(observations.ASKED),
-            processes=noted.counts(observations.PROCESSES),
-            printed=noted.counts(observations.PRINTED),
-            hidden=noted.hidden(),
-            uncounted="; ".join(
-                f"{host}: {why}"
-                for host, _, why in noted.each(observations.UNCOUNTED, str)
-            ),
-            loaded=noted.loaded(),
-            found=noted.counts(observations.FOUND),
-            neighbours=tuple(dict.fromkeys(neighbours.splitlines())),
-            lost=_lost(noted) if opened.locked else "",
-            striping=_striping(noted, plan),
-            opened=opened.view,
-            disks=opened.disks,
-            passed_on=opened.directory_seen,
-            directory=opened.directory,
-            **_facts(noted, runs, plan, opened.clock),
-            bindings=_bindings(stage, plan),
-            samples=_samples(noted) if plan.sampled else (),
-        )
+            return replace(evidence, mismatch=wrong, refused=refused)
+        complaints.check_phases(stage, plan, runs, end, _on_lustre(plan, opened))
+        job = _Job(stage, plan, opened, runs, _complete(reader, noted, plan, runs))
+        evidence = _with_target(evidence, job)
+        evidence = _with_notes(evidence, job)
+        evidence = _with_facts(evidence, job)
+        return _with_outputs(evidence, job)
+
+
+@dataclass(frozen=True, slots=True)
+class _Job:
+    """A job that ended well: its stage, its plan, its look at the target, its phases, and what its nodes noted."""
+
+    stage: Path
+    plan: CasePlan
+    opened: Opened
+    runs: complaints.Runs
+    noted: NodeObservations
+
+
+def _on_lustre(plan: CasePlan, opened: Opened) -> bool:
+    return plan.striped or bool(opened.view and opened.view.on_lustre)
 
 
 @contextlib.contextmanager
 def _explained(stage: Path, noted: NodeObservations, plan: CasePlan) -> Iterator[None]:
-    """Say of an error what caused it: the tool is too old, which is an error by itself, something was mounted over the case's
-    directory, or the stage directory is full."""
-    old, hidden = _too_old(noted, plan), noted.hidden()
+    """Say of an error what caused it: the tool is too old, which is an error by itself, or the stage directory is full."""
+    old = _too_old(noted, plan)
     try:
         yield
     except ToolOutputError as error:
         if old and old not in str(error):
             raise ToolOutputError(f"{plan.tool}: {old} ({error})") from error
-        if hidden:
-            raise ToolOutputError(
-                f"{error}; meanwhile the case's directory lay on {hidden[0]}: see who mounted that, and run again"
-            ) from error
-        if not complaints.is_full(stage):
+        if not _is_full(stage):
             raise
         raise ToolOutputError(
             f"{error}; No space left in the stage directory {stage}: make room there, or set IOGAUGE_HOME to "
@@ -133,31 +128,32 @@ def _explained(stage: Path, noted: NodeObservations, plan: CasePlan) -> Iterator
         raise ToolOutputError(f"{plan.tool}: {old}")
 
 
-# How the job entered the target, and how its phases ended.
+#: Bytes below which a directory counts as full: a job's own files need this room.
+_ROOM_BYTES: Final = 64 << 10
+
+
+def _is_full(stage: Path) -> bool:
+    with contextlib.suppress(OSError):
+        info = os.statvfs(stage)
+        no_files = info.f_files > 0 and info.f_favail == 0
+        return no_files or info.f_bavail * info.f_frsize < _ROOM_BYTES
+    return False
 
 
 #: Words of a module system, a shell or an interpreter that could not begin.
 _FAILED: Final = re.compile(r"(?i:error)|No such file|not found|denied")
 
 
-def _opened(
-    stage: Path, owner: tuple[str, str] | None, ending: Sequence[str]
-) -> Opened:
+def _opened(stage: Path, owner: tuple[str, str] | None, end: complaints.End) -> Opened:
     """Return the agent's look before the first write; raises :class:`ToolOutputError`."""
     try:
-        opened = Opened.from_json(
-            untrusted.parse_json(stage_text(stage / files.OPENED, "open"))
-        )
+        text = stage_text(stage / files.OPENED)
+        opened = Opened.from_json(untrusted.parse_json(text))
     except (ToolOutputError, ValueError, TypeError) as error:
-        ended: list[str] = []
-        with contextlib.suppress(ToolOutputError):
-            said = stage_text(stage / files.JOB_COMPLAINTS, "").splitlines()
-            own = [line for line in said if line.startswith("iogauge: ")]
-            why = own or [line for line in said if _FAILED.search(line)][-1:]
-            ended = [visible(line.strip()[:300]) for line in why]
-        reasons = f" ({', '.join([*ended, *ending])})" if ended or ending else ""
+        reasons = ", ".join([*_why_not_opened(stage), *end.reasons])
+        because = reasons and f" ({reasons})"
         raise ToolOutputError(
-            f"the job ended before it looked at the target{reasons}: {error}"
+            f"the job ended before it looked at the target{because}: {error}"
         ) from error
     holder = (opened.session, opened.case)
     if owner is not None and holder != owner:
@@ -169,26 +165,38 @@ def _opened(
     return opened
 
 
+def _why_not_opened(stage: Path) -> list[str]:
+    """Return what the job script printed of its end, in its own lines or in the last one that names an error."""
+    try:
+        lines = stage_text(stage / files.JOB_COMPLAINTS).splitlines()
+    except ToolOutputError:
+        return []
+    told = [line for line in lines if line.startswith("iogauge: ")]
+    if not told:
+        told = [line for line in lines if _FAILED.search(line)][-1:]
+    return [visible(line.strip()[:300]) for line in told]
+
+
 # What its nodes noted.
 
 
 def _complete(
-    stage: Path,
     reader: observations.Reader,
     noted: NodeObservations,
     plan: CasePlan,
-    runs: Sequence[PhaseRun],
+    runs: complaints.Runs,
 ) -> NodeObservations:
     """Return what the nodes of a finished job noted; wait for what others than the first one answered.
 
     Raises :class:`ToolOutputError` without any, or for a damaged line.
     """
-    expected = [run.name for run in runs if run.name in (files.VIEW, *files.FACTS)]
-    expected += [
-        files.evict_stem(phase.name, repetition)
-        for repetition, phase in executions(plan)
-        if phase.access.evict
-    ]
+    expected = []
+    for _, name in runs:
+        if name in (files.VIEW, *files.FACTS):
+            expected.append(name)
+    for repetition, phase in plan.in_order:
+        if phase.access.evict:
+            expected.append(files.evict_stem(phase.name, repetition))
     deadline = time.monotonic() + ANSWER_S
     while plan.nodes > 1 and time.monotonic() < deadline:
         answered = all(len(noted.by_host(what)) >= plan.nodes for what in expected)
@@ -198,7 +206,7 @@ def _complete(
         noted = reader.read()
     if not noted.notes:
         raise ToolOutputError(
-            f"no output of the agents: {stage / observations.SEEN}.HOST.jsonl: No such file"
+            f"no output of the agents: no file {observations.SEEN}.HOST.jsonl in the stage directory"
         )
     if noted.damaged:
         raise ToolOutputError(
@@ -212,7 +220,7 @@ def _all_counted(noted: NodeObservations, plan: CasePlan) -> bool:
     told = task_counters.witnesses(noted)
     if not told:
         return True
-    for repetition, phase in executions(plan):
+    for repetition, phase in plan.in_order:
         counts = task_counters.hear(plan, phase, repetition, None, told, ())
         if phase.witnessed and not counts.complete:
             return False
@@ -222,91 +230,167 @@ def _all_counted(noted: NodeObservations, plan: CasePlan) -> bool:
 T = TypeVar("T")
 
 
-@contextlib.contextmanager
-def _reading(what: str, expected: str) -> Iterator[None]:
-    """Raise :class:`ToolOutputError` if what is read meanwhile is not as ``expected``."""
+def _read(what: str, read: Callable[[Any], T], value: Any) -> T:
+    """Return a value as it is read; raises :class:`ToolOutputError` if it is not what agents note."""
     try:
-        yield
+        return read(value)
     except (KeyError, TypeError, ValueError) as error:
-        raise ToolOutputError(f"{what}: not {expected}: {error}") from error
+        raise ToolOutputError(f"{what}: not what agents note: {error}") from error
 
 
 def _answers(
-    noted: NodeObservations, what: str, expected: str, read: Callable[[Any], T]
+    noted: NodeObservations, what: str, read: Callable[[Any], T]
 ) -> dict[str, T]:
-    """Return what each node answered, as it is read; raises :class:`ToolOutputError` for the answer of another node."""
-    answers = noted.by_host(what)
-    for host, answer in answers.items():
-        if not isinstance(answer, dict):
+    """Return what each node answered, as it is read; raises :class:`ToolOutputError`."""
+    answers = {}
+    for host, answer in noted.by_host(what).items():
+        answers[host] = _read(what, read, answer)
+    return answers
+
+
+def _noted(noted: NodeObservations, what: str, read: Callable[[Any], T]) -> list[T]:
+    """Return what was noted; raises :class:`ToolOutputError`."""
+    return [_read(what, read, value) for _, _, value in noted.each(what)]
+
+
+def _with_target(evidence: Evidence, job: _Job) -> Evidence:
+    """Return the evidence with what the nodes saw of the target; raises :class:`ToolOutputError`."""
+    views = evidence.views
+    if job.plan.nodes > 1:
+        views = tuple(_answers(job.noted, files.VIEW, View.from_json).values())
+        if len(views) != job.plan.nodes:
             raise ToolOutputError(
-                f"{what}: {host} answered a {type(answer).__name__}: expected an object"
+                f"{len(views)} node(s) looked at the target, {job.plan.nodes} expected"
             )
-        if answer.get("host", host) != host:
-            raise ToolOutputError(
-                f"{what}: {host} gave the answer of {str(answer['host'])[:80]!r}"
-            )
-    with _reading(what, expected):
-        return {host: read(answer) for host, answer in answers.items()}
+    neighbours = stage_text(job.stage / files.NEIGHBOURS)
+    return replace(
+        evidence,
+        views=views,
+        passed_on=job.opened.directory_seen,
+        directory=job.opened.directory,
+        neighbours=tuple(dict.fromkeys(neighbours.splitlines())),
+        lost=_lost(job),
+        striping=_striping(job),
+    )
 
 
-def _views(noted: NodeObservations, plan: CasePlan, opened: Opened) -> tuple[View, ...]:
-    """Return the view of every node; raises :class:`ToolOutputError`."""
-    if plan.nodes == 1:
-        return (opened.view,) if opened.view else ()
-    views = _answers(noted, files.VIEW, "a view of the target", View.from_json)
-    if len(views) != plan.nodes:
-        raise ToolOutputError(
-            f"{len(views)} node(s) looked at the target, {plan.nodes} expected"
-        )
-    return tuple(views.values())
+def _lost(job: _Job) -> str:
+    """Return why the job may not have held the target's lock throughout; empty if it did."""
+    if not job.opened.locked:
+        return ""
+    told = (
+        "what kept the lock of the target for this case was killed before it could tell"
+    )
+    for _, _, text in job.noted.each(observations.LOST, str):
+        told = text
+    return told
 
 
-def _facts(
-    noted: NodeObservations, runs: Sequence[PhaseRun], plan: CasePlan, own: Clock | None
-) -> dict[str, Any]:
-    """Return what the nodes said of themselves, fields of :class:`Evidence`; missing or damaged answers are left out.
+def _striping(job: _Job) -> tuple[Striping, ...]:
+    """Return the layouts of each judged repetition, or of the preparing one if it writes.
 
-    ``own`` is the look at the clock of the first node, whose seconds since boot the job script counts.
+    They are missing if the target is not on Lustre, or the case writes no data.
     """
-    booted = (own.epoch - own.boot,) * 2 if own else (0.0, 0.0)
-    clocks = [ClockReading(*booted, own.utc_offset)] if own else []
+    plan, striping = job.plan, []
+    noted = {}
+    for layouts in _noted(job.noted, observations.LAYOUTS, Layouts.from_json):
+        noted[layouts.repetition] = layouts
+    repetitions = range(1, plan.repetitions + 1)
+    if plan.prepare:
+        repetitions = range(1)
+    for repetition in repetitions:
+        silent = "the agent that keeps the lock did not answer in time"
+        layouts = noted.get(repetition, Layouts(repetition=repetition, problem=silent))
+        if repetition in noted or (plan.striped and plan.keeps_files):
+            striping.append(Striping(_placed(job, repetition), layouts))
+    return tuple(striping)
+
+
+def _placed(job: _Job, repetition: int) -> Mapping[str, int]:
+    """Return the requested target of each pinned name; raises :class:`ToolOutputError`."""
+    if not job.plan.pins:
+        return {}
+
+    def read(answer: Any) -> Any:
+        return untrusted.build(Mapping[str, int], answer["placed"])
+
+    what = f"{files.PINNED}.{repetition}"
+    answers = [*_answers(job.noted, what, read).values()]
+    if len(answers) != 1:
+        raise ToolOutputError(f"{what}: {len(answers)} answers, expected one")
+    placed: Mapping[str, int] = answers[0]
+    return placed
+
+
+def _with_notes(evidence: Evidence, job: _Job) -> Evidence:
+    """Return the evidence with what the first node saw over time; raises :class:`ToolOutputError`."""
+    noted = job.noted
+    why = noted.each(observations.UNCOUNTED, str)
+    samples: tuple[Sample, ...] = ()
+    if job.plan.sampled:
+        samples = tuple(_noted(noted, observations.CONTENTS, Sample.from_json))
+    return replace(
+        evidence,
+        activity=noted.instants(observations.MOVED),
+        asked=noted.instants(observations.ASKED),
+        processes=noted.counts(observations.PROCESSES),
+        printed=noted.counts(observations.PRINTED),
+        found=noted.counts(observations.FOUND),
+        loaded=noted.loaded(),
+        elsewhere=tuple(
+            f"{', '.join(places)} (a task on {host})"
+            for host, _, places in noted.each(observations.ELSEWHERE, tuple[str, ...])
+        ),
+        uncounted="; ".join(f"{host}: {text}" for host, _, text in why),
+        samples=samples,
+    )
+
+
+def _facts(noted: NodeObservations, what: str) -> list[dict[str, Any]]:
+    """Return what the nodes answered of themselves at a look; nothing if an answer is damaged."""
+    with contextlib.suppress(ToolOutputError):
+        return [*_answers(noted, what, dict).values()]
+    return []
+
+
+def _with_facts(evidence: Evidence, job: _Job) -> Evidence:
+    """Return the evidence with what the nodes said of themselves; missing or damaged answers are left out."""
     prints: dict[str, list[Mapping[str, Value]]] = {}
-    looks: dict[str, list[Load]] = {out: [] for out in files.FACTS}
+    looks: dict[str, list[Load]] = {what: [] for what in files.FACTS}
     versions: dict[str, Mapping[str, str]] = {}
-    for run in (run for run in runs if run.name in files.FACTS):
-        with contextlib.suppress(ToolOutputError):
-            for answer in _answers(noted, run.name, "facts", dict).values():
-                with contextlib.suppress(KeyError, TypeError):
-                    load = Load.from_json(answer["load"])
-                    facts = _of_tool(plan.tool, answer["fingerprint"])
-                    clock = Clock.from_json(answer["clock"])
-                    prints.setdefault(load.host, []).append(facts)
-                    looks[run.name].append(load)
-                    booted = clock.epoch - run.ended, clock.epoch - run.started
-                    clocks.append(ClockReading(*booted, clock.utc_offset))
-                    versions[load.host] = untrusted.build(
-                        Mapping[str, str], answer["versions"]
-                    )
-    start, before, after = (looks[out] for out in files.FACTS)
-    return {
-        "nodes": tuple(merge(facts) for facts in prints.values()),
-        "versions": versions,
-        "idle": tuple(start),
-        "changes": changes(before, after),
-        "clocks": tuple(clocks),
-    }
+    for what, loads in looks.items():
+        for answer in _facts(job.noted, what):
+            with contextlib.suppress(KeyError, TypeError):
+                load = Load.from_json(answer["load"])
+                facts = _of_tool(job.plan.tool, answer["fingerprint"])
+                prints.setdefault(load.host, []).append(facts)
+                loads.append(load)
+                versions[load.host] = _versions(answer)
+    start, before, after = looks.values()
+    return replace(
+        evidence,
+        nodes=tuple(map(merge, prints.values())),
+        versions=versions,
+        idle=tuple(start),
+        changes=changes(before, after),
+    )
+
+
+def _versions(answer: Mapping[str, Any]) -> Mapping[str, str]:
+    versions: Mapping[str, str] = untrusted.build(Mapping[str, str], answer["versions"])
+    return versions
 
 
 def _too_old(noted: NodeObservations, plan: CasePlan) -> str:
     """Return why the version of the tool that the first look found will not do; empty if it will."""
-    of_files = any(
-        "metadata" in (phase.access.direction, phase.beside) for phase in plan.phases
-    )
-    feature = FIO_METADATA if plan.tool == FIO and of_files else plan.tool
-    with contextlib.suppress(ToolOutputError, TypeError, KeyError):
-        for answer in _answers(noted, files.FACTS[0], "facts", dict).values():
-            found = untrusted.build(Mapping[str, str], answer["versions"])
-            if old := too_old(feature, found.get(plan.tool, "")):
+    feature = plan.tool
+    for phase in plan.phases:
+        if plan.tool == FIO and phase.access.direction == "metadata":
+            feature = FIO_METADATA
+    for answer in _facts(noted, files.FACTS[0]):
+        with contextlib.suppress(TypeError, KeyError):
+            old = too_old(feature, _versions(answer).get(plan.tool, ""))
+            if old:
                 return old
     return ""
 
@@ -318,187 +402,118 @@ def _of_tool(tool: str, answer: object) -> Mapping[str, Value]:
     return {k: v for k, v in facts.items() if not k.startswith(SCRIPT) or k == own}
 
 
-def _lost(noted: NodeObservations) -> str:
-    """Return why the job may not have held the target's lock throughout; empty if it did."""
-    killed = (
-        "what kept the lock of the target for this case was killed before it could tell"
-    )
-    told: list[str] = [
-        killed,
-        *(text for _, _, text in noted.each(observations.LOST, str)),
-    ]
-    return told[-1]
-
-
-def _once(
-    noted: NodeObservations,
-    what: str,
-    read: Callable[[Any], Any],
-    key: Callable[[Any], object],
-) -> dict[Any, Any]:
-    """Return what was noted, each under a key of its own; raises :class:`ToolOutputError`."""
-    found: dict[Any, Any] = {}
-    for _, _, value in noted.each(what):
-        with _reading(what, "what agents note"):
-            one = read(value)
-        if key(one) in found:
-            raise ToolOutputError(f"{what}: {key(one)} appears twice")
-        found[key(one)] = one
-    return found
-
-
-def _striping(noted: NodeObservations, plan: CasePlan) -> tuple[Striping, ...]:
-    """Return the layouts of each judged repetition, or of the preparing one if it writes.
-
-    They are missing if the target is not on Lustre, or the case writes no data.
-    """
-    layouts = _once(
-        noted, observations.LAYOUTS, Layouts.from_json, lambda one: one.repetition
-    )
-    expected = [0] if plan.prepare else range(1, plan.repetitions + 1)
-    silent = "the agent that keeps the lock did not answer in time"
-    return tuple(
-        Striping(
-            _placed(noted, repetition) if plan.pins else {},
-            layouts.get(repetition, Layouts(repetition=repetition, problem=silent)),
-        )
-        for repetition in expected
-        if repetition in layouts or (plan.striped and plan.keeps_files)
-    )
-
-
-def _samples(noted: NodeObservations) -> tuple[Sample, ...]:
-    blocks = _once(
-        noted,
-        observations.CONTENTS,
-        Sample.from_json,
-        lambda one: (one.after, one.repetition),
-    )
-    return tuple(blocks.values())
-
-
-def _placed(noted: NodeObservations, repetition: int) -> Mapping[str, int]:
-    """Return the requested target of each pinned name; raises :class:`ToolOutputError`."""
-
-    def read(answer: Any) -> Any:
-        return untrusted.build(Mapping[str, int], answer["placed"])
-
-    what = f"{files.PINNED}.{repetition}"
-    answers: list[Mapping[str, int]]
-    answers = [*_answers(noted, what, "the targets of the files", read).values()]
-    if len(answers) != 1:
-        raise ToolOutputError(f"{what}: {len(answers)} answers, expected one")
-    return answers[0]
-
-
 # What its tools printed.
 
 
-def _outputs(
-    stage: Path,
-    plan: CasePlan,
-    runs: Sequence[PhaseRun],
-    noted: NodeObservations,
-    view: View | None,
-) -> dict[str, Any]:
-    """Return what the executions left, and what the kernels say of them, as fields of :class:`Evidence` by phase name.
-
-    Raises :class:`ToolOutputError`.
-    """
+def _with_outputs(evidence: Evidence, job: _Job) -> Evidence:
+    """Return the evidence with what the executions left, and what the kernels say of them; raises ToolOutputError."""
+    plan, noted = job.plan, job.noted
     told, asked = task_counters.witnesses(noted), noted.instants(observations.ASKED)
-    servers = (
-        {ost_name(one.index): one.server for one in view.targets if one.server}
-        if view
-        else {}
-    )
     judged: dict[str, list[ToolOutput]] = {phase.name: [] for phase in plan.phases}
     cold: dict[str, list[ToolOutput]] = {phase.name: [] for phase in plan.repeat}
-    emptied: dict[str, list[Eviction]] = {
-        p.name: [] for p in plan.phases if p.access.evict
-    }
-    counts: dict[str, list[TaskCounters]] = {
-        p.name: [] for p in plan.phases if p.witnessed
-    }
-    for repetition, phase in executions(plan):
-        warm_up = repetition == 0 and phase.name in cold
-        run = next(
-            (r for r in runs if (r.repetition, r.name) == (repetition, phase.name)),
-            None,
-        )
+    emptied = defaultdict[str, list[Eviction]](list)
+    counts = defaultdict[str, list[TaskCounters]](list)
+    for repetition, phase in plan.in_order:
+        run = job.runs[repetition, phase.name]
         heard = task_counters.hear(plan, phase, repetition, run, told, asked)
-        output = _output(stage, phase, repetition, run, heard, noted, servers)
-        for part in [phase, *(p for p in plan.repeat if p.within == phase.name)]:
+        output = _output(job, phase, run, heard)
+        is_warm_up = repetition == 0 and phase not in plan.prepare
+        outputs = cold if is_warm_up else judged
+        for part in plan.phases:
+            if phase.name not in (part.name, part.within):
+                continue
             if output is not None:
-                (cold if warm_up else judged)[part.name].append(output)
-            if phase.name in counts and not warm_up:
+                outputs[part.name].append(output)
+            if phase.witnessed and not is_warm_up:
                 counts[part.name].append(heard)
-        if phase.access.evict and not warm_up:
+        if phase.access.evict and not is_warm_up:
             stem = files.evict_stem(phase.name, repetition)
-            emptied[phase.name] += _answers(
-                noted, stem, "an eviction", Eviction.from_json
-            ).values()
-    named = {
-        "outputs": judged,
-        "cold": cold,
-        "evictions": emptied,
-        "task_counters": counts,
-    }
-    frozen = {}
-    for what, by_phase in named.items():
-        frozen[what] = {n: tuple(each) for n, each in by_phase.items()}  # type: ignore[attr-defined]
-    return frozen
+            emptied[phase.name] += _answers(noted, stem, Eviction.from_json).values()
+    return replace(
+        evidence,
+        runs=job.runs,
+        outputs=_frozen(judged),
+        cold=_frozen(cold),
+        evictions=_frozen(emptied),
+        task_counters=_frozen(counts),
+        bindings=_bindings(job),
+    )
+
+
+def _frozen(by_phase: Mapping[str, Sequence[T]]) -> dict[str, tuple[T, ...]]:
+    return {name: tuple(values) for name, values in by_phase.items()}
 
 
 def _output(
-    stage: Path,
-    phase: PhasePlan,
-    repetition: int,
-    run: PhaseRun | None,
-    counts: TaskCounters,
-    noted: NodeObservations,
-    servers: Mapping[str, str],
+    job: _Job, phase: PhasePlan, run: PhaseRun, counts: TaskCounters
 ) -> ToolOutput | None:
     """Return the output of an execution, with what belongs to its time; raises :class:`ToolOutputError`."""
     if phase.parse is None:
         return None
-    what = f"{phase.name}, repetition {repetition}"
-
-    def text(name: str) -> str:
-        return stage_text(stage / name.replace(REP, str(repetition)), what)
-
-    stdout = unlabelled(text(files.printed_file(phase.name, REP)))
-    folder = phase.folder and stage / phase.folder.replace(REP, str(repetition))
-    printed = Printed(
-        result=text(phase.output) if phase.output else stdout,
-        stdout=stdout if phase.output else "",
-        stderr=unlabelled(text(files.complaints_file(phase.name, REP))),
-        ranks=text(phase.ranks) if phase.ranks else "",
-        files=complaints.stage_folder(folder, what) if folder else {},
-        servers=servers,
-    )
-    if several := alone(stdout):
-        raise ToolOutputError(f"{what}: {several}")
+    what = f"{phase.name}, repetition {run.repetition}"
     try:
+        printed = _printed(job, phase, run.repetition)
         parsed = phase.parse(printed)
-        if old := too_old(parsed.tool, parsed.version):
+        old = too_old(parsed.tool, parsed.version)
+        if old:
             raise ToolOutputError(f"{parsed.tool}: {old}")
     except ToolOutputError as error:
         raise ToolOutputError(f"{what}: {error}") from error
     if phase.syncs:
         measured = {name for name, _ in phase.rates.values()}
         parsed = task_counters.synced(parsed, measured, counts, what)
-    if phase.series and run is not None:
-        parsed = phase.series(parsed, noted, run, what)
+    if phase.series:
+        parsed = phase.series(parsed, job.noted, run, what)
     return parsed
 
 
-def _bindings(stage: Path, plan: CasePlan) -> tuple[Binding, ...]:
+def _printed(job: _Job, phase: PhasePlan, repetition: int) -> Printed:
+    """Return all that a phase printed; raises :class:`ToolOutputError`."""
+
+    def text(name: str) -> str:
+        if not name:
+            return ""
+        path = job.stage / name.replace(REP, str(repetition))
+        return stage_text(path)
+
+    stdout = unlabelled(text(files.printed_file(phase.name, REP)))
+    several = alone(stdout)
+    if several:
+        raise ToolOutputError(several)
+    texts: dict[str, str] = {}
+    if phase.folder:
+        folder = job.stage / phase.folder.replace(REP, str(repetition))
+        texts = stage_folder(folder)
+    printed = Printed(
+        result=stdout,
+        stdout="",
+        stderr=unlabelled(text(files.complaints_file(phase.name, REP))),
+        ranks=text(phase.ranks or ""),
+        files=texts,
+    )
+    if phase.output:
+        return replace(printed, result=text(phase.output), stdout=stdout)
+    return printed
+
+
+#: Texts that a tool leaves in its folder.
+_TEXTS: Final = (".csv", ".ini", ".json", ".txt")
+
+
+def stage_folder(folder: Path) -> dict[str, str]:
+    """Return the texts in a folder by their names; raises :class:`ToolOutputError`."""
+    try:
+        files = sorted(file for file in folder.iterdir() if file.suffix in _TEXTS)
+    except OSError as error:
+        raise ToolOutputError(f"no output: {folder.name}: {error.strerror}") from error
+    return {file.name: stage_text(file) for file in files}
+
+
+def _bindings(job: _Job) -> tuple[Binding, ...]:
     """Return the bindings of the first judged execution on all tasks; all are launched alike."""
-    for repetition, phase in executions(plan):
+    for repetition, phase in job.plan.in_order:
         if repetition > 0 and phase.launch == "tasks":
             with contextlib.suppress(ToolOutputError):
-                said = stage_text(
-                    stage / files.complaints_file(phase.name, repetition), ""
-                )
-                return tuple(parse_bindings(unlabelled(said)))
+                file = job.stage / files.complaints_file(phase.name, repetition)
+                return tuple(parse_bindings(unlabelled(stage_text(file))))
     return ()

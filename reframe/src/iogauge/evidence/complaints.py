@@ -7,21 +7,19 @@ import errno
 import os
 import re
 import signal
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from iogauge.core import untrusted
 from iogauge.core.measurement import ToolOutputError
 from iogauge.core.text import visible
 from iogauge.evidence import speakers
-from iogauge.plan.case import REP, CasePlan, PhasePlan
+from iogauge.plan.case import CasePlan
 from iogauge.plan.stage import (
-    FILL,
+    JOB_COMPLAINTS,
     REFUSAL,
     SIGNAL,
-    SPREAD,
-    STRIPE_DIRECTORY,
     VIEW,
     PhaseRun,
     complaints_file,
@@ -45,7 +43,7 @@ _LIMIT: Final = {
 }
 
 #: A scheduler's states of jobs that it ended by itself; their exit status may be 0.
-ENDED_BY_SCHEDULER: Final = frozenset(
+_ENDED_BY_SCHEDULER: Final = frozenset(
     (
         "BOOT_FAIL",
         "CANCELLED",
@@ -58,61 +56,55 @@ ENDED_BY_SCHEDULER: Final = frozenset(
 )
 
 
-def cause_of_end(stage: Path, state: str | None) -> list[str]:
-    """Return why a job ended before its time: the signal that it got, and the scheduler's state."""
-    causes = []
+#: Why the agent could not remove the case's directory, such as a file system that was mounted over it meanwhile.
+_LEFT_BEHIND: Final = re.compile(r"^iogauge: remove: (.+)$", re.MULTILINE)
+
+
+class End(NamedTuple):
+    """How a job ended: its exit status if it is known, the signal that it got, and the scheduler's state."""
+
+    reasons: list[str]
+    #: Whether it failed, or the scheduler ended it.
+    failed: bool
+
+
+def end_of_job(stage: Path, status: int | None, state: str | None) -> End:
+    """Return how a job ended, by its exit status and the scheduler's state of it, None if unknown."""
+    reasons, failed = [], bool(status)
+    if status is not None:
+        reasons.append(f"the job's {describe_status(status)}")
     with contextlib.suppress(ToolOutputError):
-        signal_name = stage_text(stage / SIGNAL, "job").strip()
-        causes.append(f"{_LIMIT.get(signal_name, '')}told to end by SIG{signal_name}")
-    if state in ENDED_BY_SCHEDULER:
-        causes.append(f"the scheduler says {state}")
-    return causes
+        signal_name = stage_text(stage / SIGNAL).strip()
+        reasons.append(f"{_LIMIT.get(signal_name, '')}told to end by SIG{signal_name}")
+    if state in _ENDED_BY_SCHEDULER:
+        failed = True
+        reasons.append(f"the scheduler says {state}")
+    with contextlib.suppress(ToolOutputError):
+        left = _LEFT_BEHIND.findall(stage_text(stage / JOB_COMPLAINTS))
+        reasons += [visible(why[:_MOST_CHARACTERS]) for why in left[-1:]]
+    return End(reasons, failed)
 
 
-def refused_by_node(stage: Path, runs: Sequence[PhaseRun]) -> tuple[str, ...]:
+#: The runs of all phases, by repetition and name.
+Runs = Mapping[tuple[int, str], PhaseRun]
+
+
+def refused_by_node(stage: Path, runs: Runs) -> tuple[str, ...]:
     """Return why nodes refused the case before the first byte, after the first node had opened it."""
-    steps = (VIEW, SPREAD, STRIPE_DIRECTORY, FILL)
-    failed = [run for run in runs if run.status != 0 and run.name in steps]
-    texts = [
-        stage_text(stage / complaints_file(r.name, r.repetition), r.name)
-        for r in failed
-    ]
-    said = [line for text in texts for line in text.splitlines()]
-    return tuple(line.partition(REFUSAL)[2] for line in said if REFUSAL in line)
+    refusals: list[str] = []
+    for run in runs.values():
+        if run.status and run.name == VIEW:
+            text = stage_text(stage / complaints_file(run.name, run.repetition))
+            refusals += re.findall(f"{re.escape(REFUSAL)}(.*)", text)
+    return tuple(refusals)
 
 
-def stage_text(path: Path, what: str) -> str:
-    """Return the text of a file that a job left; raises :class:`ToolOutputError`, also for a link."""
-    if path.is_symlink():
-        raise ToolOutputError(
-            f"{what}: {path.name} is a link to {visible(os.readlink(path))}, expected a file that the tool wrote"
-        )
+def stage_text(path: Path) -> str:
+    """Return the text of a file that a job left; raises :class:`ToolOutputError`."""
     try:
         return untrusted.read_text(path)
     except OSError as error:
-        raise ToolOutputError(
-            f"{what}: no output: {path.name}: {error.strerror}"
-        ) from error
-
-
-#: Texts that a tool leaves in its folder, and the most of them that are read.
-_TEXTS: Final = (".csv", ".ini", ".txt")
-_MOST_TEXTS: Final = 100
-
-
-def stage_folder(folder: Path, what: str) -> dict[str, str]:
-    """Return the texts in a folder by their names; raises :class:`ToolOutputError`."""
-    try:
-        files = sorted(file for file in folder.iterdir() if file.suffix in _TEXTS)
-    except OSError as error:
-        raise ToolOutputError(
-            f"{what}: no output: {folder.name}: {error.strerror}"
-        ) from error
-    if len(files) > _MOST_TEXTS:
-        raise ToolOutputError(
-            f"{what}: {len(files)} texts in {folder.name}, expected {_MOST_TEXTS} at most"
-        )
-    return {file.name: stage_text(file, what) for file in files}
+        raise ToolOutputError(f"no output: {path.name}: {error.strerror}") from error
 
 
 _FIO_ERROR: Final = re.compile(r'"error" : ([1-9][0-9]{0,3}),')
@@ -135,111 +127,80 @@ def telling_line(stage: Path, run: PhaseRun, on_lustre: bool = False) -> str:
 
     If nobody names a cause, that is said, with the last line of each file.
     """
-    printed = dict(_printed(stage, run))
-    for text in printed.values():
-        several = alone(text)
-        if several:
-            return several
-    found = speakers.cause([text.splitlines() for text in printed.values()])
-    line = "nothing names the cause"
-    if found is not None:
-        line = visible(found.text[:_MOST_CHARACTERS])
-        if found.advice:
-            line = f"{line.rstrip('.')}. {found.advice}"
-    if found is None or found.meaning is speakers.Meaning.ENDED:
+    printed = _printed(stage, run)
+    several = alone("\n".join(printed.values()))
+    if several:
+        return several
+    found = speakers.cause(printed.values())
+    line = visible(found.text[:_MOST_CHARACTERS])
+    if found.advice:
+        line = f"{line.rstrip('.')}. {found.advice}"
+    if found.meaning is speakers.Meaning.ENDED:
         for file, text in printed.items():
-            last = [end for end in text.splitlines() if end.strip(" -=")][-1:]
-            line += "".join(
-                f"; {file} ends with: {visible(end.strip()[:_MOST_CHARACTERS])}"
-                for end in last
-            )
+            ends = [end.strip() for end in text.splitlines() if end.strip(" -=")]
+            last = visible("".join(ends[-1:])[:_MOST_CHARACTERS])
+            if last not in line:
+                line += f"; {file} ends with: {last}"
     if on_lustre and any(words in line for words in _CUT_OFF):
         line += _EVICTION
     return line
 
 
-def _printed(stage: Path, run: PhaseRun) -> Iterator[tuple[str, str]]:
-    """Yield each file that a phase printed, errors first, by name and without labels of the launcher.
+def _printed(stage: Path, run: PhaseRun) -> dict[str, str]:
+    """Return what a phase printed by file, errors first, without labels of the launcher.
 
-    Of fio's results it is what stands before them, and the error numbers in them.
+    Of fio's results it is what its servers say before them, and the error numbers in them.
     """
     results = f"fio-{run.name}.{run.repetition}.json"
     execution = (run.name, run.repetition)
+    printed = {}
     for file in (complaints_file(*execution), printed_file(*execution), results):
-        try:
-            text = unlabelled(untrusted.read_text(stage / file))
-        except OSError:
-            continue
-        if file == results:
-            numbers = [int(number) for number in _FIO_ERROR.findall(text)]
-            text = text.partition("{")[0]
-            for number in numbers:
-                text += f"error {number}: {os.strerror(number)}\n"
-        yield file, text
+        with contextlib.suppress(OSError):
+            printed[file] = unlabelled(untrusted.read_text(stage / file))
+    if results in printed:
+        text, _, result = printed[results].partition("{")
+        for number in _FIO_ERROR.findall(result):
+            text += f"error {number}: {os.strerror(int(number))}\n"
+        printed[results] = text
+    return printed
 
 
-#: Bytes below which a directory counts as full: a job's own files need this room.
-_ROOM_BYTES: Final = 64 << 10
-
-
-def is_full(stage: Path) -> bool:
-    with contextlib.suppress(OSError):
-        info = os.statvfs(stage)
-        no_files = info.f_files > 0 and info.f_favail == 0
-        return no_files or info.f_bavail * info.f_frsize < _ROOM_BYTES
-    return False
-
-
-def mismatch(stage: Path, plan: CasePlan, runs: Sequence[PhaseRun]) -> str:
+def mismatch(stage: Path, plan: CasePlan, runs: Runs) -> str:
     """Return what a tool said of wrong data if it failed with them before it was judged, else nothing."""
-    failed = {run.name: run for run in runs if run.repetition == 0 and run.status != 0}
     for phase in plan.phases:
-        if phase.verifies is None or phase.name not in failed:
+        run = runs.get((0, phase.name))
+        if phase.verifies is None or run is None or run.status == 0:
             continue
-        # MPI-IO goes on after a write that the kernel refused; its library tells why.
-        reason = telling_line(stage, failed[phase.name])
-        why = f"; also: {reason}" if speakers.names_system_error(reason) else ""
-        files = [complaints_file(phase.name, 0), printed_file(phase.name, 0)]
-        # What fio's servers say stands before the results.
-        for name in [
-            *files,
-            *([phase.output.replace(REP, "0")] if phase.output else []),
-        ]:
-            with contextlib.suppress(ToolOutputError):
-                for line in stage_text(stage / name, phase.name).splitlines():
-                    if re.search(phase.verifies.complaint, line):
-                        return f"{phase.name}: {visible(line.strip()[:300])}{why}"
+        printed = "\n".join(_printed(stage, run).values())
+        wrong = re.search(f".*(?:{phase.verifies.complaint}).*", printed)
+        if wrong:
+            text = f"{phase.name}: {visible(wrong[0].strip()[:_MOST_CHARACTERS])}"
+            # MPI-IO goes on after a write that the kernel refused; its library tells why.
+            reason = telling_line(stage, run)
+            if speakers.names_system_error(reason):
+                text += f"; also: {reason}"
+            return text
     return ""
 
 
 def check_phases(
     stage: Path,
     plan: CasePlan,
-    runs: Sequence[PhaseRun],
-    cause: Sequence[str],
-    ending: Sequence[str],
+    runs: Runs,
+    end: End,
     on_lustre: bool,
 ) -> None:
-    """Raise :class:`ToolOutputError` if a phase failed or never finished."""
-    for run in runs:
+    """Raise :class:`ToolOutputError` if a phase failed or never finished, or the job ended otherwise than by its end."""
+    for run in runs.values():
         if run.status != 0:
+            reasons = [telling_line(stage, run, on_lustre), *end.reasons]
             raise ToolOutputError(
                 f"{plan.tool}: phase {run.name}, repetition {run.repetition}: "
-                f"{describe_status(run.status)}: {telling_line(stage, run, on_lustre)}"
-                + "".join(f"; {reason}" for reason in cause)
+                f"{describe_status(run.status)}: {'; '.join(reasons)}"
             )
-    done = {(run.repetition, run.name) for run in runs}
-    for repetition, phase in executions(plan):
-        if (repetition, phase.name) not in done:
+    for repetition, phase in plan.in_order:
+        if (repetition, phase.name) not in runs:
             missing = f"phase {phase.name}, repetition {repetition} never finished"
-            raise ToolOutputError(f"{plan.tool}: " + ", ".join([missing, *ending]))
-
-
-def executions(plan: CasePlan) -> list[tuple[int, PhasePlan]]:
-    """Return every execution of a phase as (repetition, phase)."""
-    return [(0, phase) for phase in plan.prepare] + [
-        (rep, phase)
-        for rep in range(plan.first_repetition, plan.repetitions + 1)
-        for phase in plan.repeat
-        if phase.within is None
-    ]
+            raise ToolOutputError(f"{plan.tool}: {', '.join([missing, *end.reasons])}")
+    if end.failed:
+        raise ToolOutputError(f"all phases finished, but {', '.join(end.reasons)}")

@@ -13,13 +13,13 @@ import fnmatch
 import os
 import re
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final
 
 from iogauge.core.paths import JOB_FILES, LIBRARY
 from iogauge.core.text import digest, text_digest
-from iogauge.core.words import Fingerprint, Value
+from iogauge.core.vocabulary import Fingerprint, Value
 from iogauge.node.keys import starred
 from iogauge.node.probes import PROBES, SECRET, UNANSWERED
 
@@ -49,7 +49,8 @@ def normalise(command: str, session: str = "") -> str:
     same become equal. A command that cannot be split into words keeps the folders of programs.
     """
     for text, name in ((session, "SESSION"), *_MOVED.items()):
-        command = command.replace(text, name) if text else command
+        if text:
+            command = command.replace(text, name)
     command = re.sub(r"\$\{IOG_DIR\}|\$IOG_DIR\b", "DIR", command)
     command = re.sub(r"\$\{IOG_REP\}|\$IOG_REP\b", "REP", command)
     # Once the directories of all repetitions had one name. Their series go on.
@@ -58,14 +59,12 @@ def normalise(command: str, session: str = "") -> str:
         words = shlex.split(command)
     except ValueError:
         return " ".join(command.split())
-    words = [os.path.basename(word) if n == 0 else word for n, word in enumerate(words)]
-    pairs = (word.partition("=") for word in words)
-    return shlex.join(
-        f"{name}=***"
-        if equals and SECRET.search(name.lstrip("-"))
-        else f"{name}{equals}{value}"
-        for name, equals, value in pairs
-    )
+    words[:1] = map(os.path.basename, words[:1])
+    for place, word in enumerate(words):
+        name, equals, _ = word.partition("=")
+        if equals and SECRET.search(name.lstrip("-")):
+            words[place] = f"{name}=***"
+    return shlex.join(words)
 
 
 def _anywhere(text: str, session: str, hosts: Sequence[str]) -> str:
@@ -106,9 +105,9 @@ def unanswered(fingerprint: Mapping[str, Value]) -> tuple[str, ...]:
 
     A client of Lustre always knows its version: a record of before without it had no answer.
     """
-    patterns = [
-        p for key in _UNANSWERED.keys() & fingerprint.keys() for p in _UNANSWERED[key]
-    ]
+    patterns = list[str]()
+    for key in _UNANSWERED.keys() & fingerprint.keys():
+        patterns += _UNANSWERED[key]
     if fingerprint.get("mount.type") == "lustre" and "lustre.client" not in fingerprint:
         patterns += PROBES["lustre"][1]
     return tuple(dict.fromkeys(sorted(patterns)))
@@ -120,12 +119,12 @@ def agree(one: Mapping[str, Value], other: Mapping[str, Value]) -> bool:
     File system and settings are left aside: they divide a series in a way of their own.
     """
     unknown = [*unanswered(one), *unanswered(other)]
-    return not any(
-        key not in (FILE_SYSTEM, SETTINGS)
-        and not (None in (old, new) and _fits(key, unknown))
-        for key, old, new in _differences(one, other)
-        if _fits(key, starred())
-    )
+    for key, old, new in _differences(one, other):
+        if key in (FILE_SYSTEM, SETTINGS) or not _fits(key, starred()):
+            continue
+        if None not in (old, new) or not _fits(key, unknown):
+            return False
+    return True
 
 
 def _fits(key: str, patterns: Iterable[str]) -> bool:
@@ -134,12 +133,10 @@ def _fits(key: str, patterns: Iterable[str]) -> bool:
 
 def _differences(
     old: Mapping[str, Value], new: Mapping[str, Value]
-) -> list[tuple[str, Value | None, Value | None]]:
-    return [
-        (key, old.get(key), new.get(key))
-        for key in {**old, **new}
-        if old.get(key) != new.get(key)
-    ]
+) -> Iterator[tuple[str, Value | None, Value | None]]:
+    for key in {**old, **new}:
+        if old.get(key) != new.get(key):
+            yield key, old.get(key), new.get(key)
 
 
 def identity(fingerprint: Mapping[str, Value]) -> str:
@@ -159,16 +156,15 @@ def changed(
 
     A key that one side lacks for want of an answer has not changed: a probe was late, or nobody looked at a node.
     """
-    nobody = ["*"] if not (is_of_node(old) and is_of_node(new)) else []
-    unknown = [*unanswered(old), *unanswered(new), f"{UNANSWERED}*", *nobody]
-    changes = [
-        change
-        for change in _differences(old, new)
-        if not (None in change[1:] and _fits(change[0], unknown))
-    ]
-    return sorted(
-        changes, key=lambda change: (not _fits(change[0], starred()), change[0])
-    )
+    unknown = [*unanswered(old), *unanswered(new), f"{UNANSWERED}*"]
+    if not (is_of_node(old) and is_of_node(new)):
+        unknown = ["*"]
+    changes = []
+    for change in _differences(old, new):
+        if None not in change[1:] or not _fits(change[0], unknown):
+            changes.append(change)
+    changes.sort(key=lambda change: (not _fits(change[0], starred()), change[0]))
+    return changes
 
 
 def merge(nodes: Sequence[Mapping[str, Value]]) -> Fingerprint:
@@ -183,22 +179,19 @@ def merge(nodes: Sequence[Mapping[str, Value]]) -> Fingerprint:
     for node in nodes:
         for key, value in node.items():
             by_key.setdefault(key, {})[value] = None
-
-    def joined(values: Sequence[Value]) -> Value:
+    merged: Fingerprint = {}
+    for key, values in sorted(by_key.items()):
         texts = sorted(map(str, values))
         more = texts[_DISTINCT:]
-        rest = (
-            [f"and {len(more)} more ({text_digest(' | '.join(more))})"] if more else []
-        )
-        return (
-            values[0] if len(values) == 1 else " | ".join([*texts[:_DISTINCT], *rest])
-        )
-
-    return {
-        key: joined(list(values))
-        for key, values in sorted(by_key.items())
-        if not key.startswith(UNANSWERED) or all(key in node for node in nodes)
-    }
+        if more:
+            digested = text_digest(" | ".join(more))
+            texts = [*texts[:_DISTINCT], f"and {len(more)} more ({digested})"]
+        merged[key] = " | ".join(texts)
+        if len(values) == 1:
+            (merged[key],) = values
+        if key.startswith(UNANSWERED) and not all(key in node for node in nodes):
+            del merged[key]
+    return merged
 
 
 def of_case(
@@ -219,8 +212,11 @@ def of_case(
 
     ``stack`` is the value of :meth:`iogauge.site.stack.Stack.to_record`.
     """
-    facts: Fingerprint = {"nodes": fold(hosts)} if hosts else {}
-    if known := sorted({name for name in file_systems if name}):
+    facts: Fingerprint = {}
+    if hosts:
+        facts["nodes"] = fold(hosts)
+    known = sorted({name for name in file_systems if name})
+    if known:
         facts[FILE_SYSTEM] = " | ".join(known)
     facts |= layouts
     for tool in tools:

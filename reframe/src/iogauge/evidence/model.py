@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from iogauge.core.measurement import Phase, Quantity, ToolOutput, ToolOutputError
-from iogauge.core.words import Value
+from iogauge.core.vocabulary import Value
 from iogauge.evidence.task_counters import NodeActivity, TaskCounters
 from iogauge.node.between import Library
 from iogauge.node.files import Eviction, Sample
@@ -34,40 +34,25 @@ class Striping:
     noted: Layouts
 
 
-@dataclass(frozen=True, slots=True)
-class ClockReading:
-    """A look at a node's clock: seconds since the epoch less seconds since the first node's boot.
-
-    The difference lies between the two, which are equal if the look was the first node's own.
-    ``utc_offset`` is in seconds east of UTC.
-    """
-
-    least: float
-    most: float
-    utc_offset: int
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
     """All evidence of a job.
 
-    These are by phase name, in order of repetitions: ``outputs``; ``evictions``; ``cold``, the
+    ``runs`` are by repetition and phase name. These are by phase name, in order of repetitions: ``outputs``; ``evictions``; ``cold``, the
     outputs of the warm-up, which are not judged; ``task_counters``, what the kernel says of them.
 
     ``activity`` says when the target's devices moved bytes, as the first node saw it. ``found`` says how many files
     the case's directory held there before each phase, :data:`~iogauge.plan.observations.MOST_FOUND` at most. ``asked`` says when
-    the first task there passed bytes to the kernel, ``processes`` how many it had, and ``printed`` when the tool printed. ``hidden`` describes the mounts that hid the directory from the tool,
+    the first task there passed bytes to the kernel, ``processes`` how many it had, and ``printed`` when the tool printed.
     ``loaded`` are the libraries between its first task and the kernel.
 
     ``opened`` is the first node's view before anything was written, ``passed_on`` what the target
-    passes on to files, if it is on Lustre. ``disks`` are the counters of the disks below the devices that the case reads
-    past the file system. ``neighbours`` are the
+    passes on to files, if it is on Lustre. ``neighbours`` are the
     directories of other cases on the target meanwhile. ``occupied`` names the holder of the
     target's lock if the job waited in vain. ``lost`` says why the job may not have held the lock
     throughout. Both are empty if all is well. ``striping`` holds the layouts on Lustre.
 
-    ``directory`` is the case's directory as the job names it. ``clocks`` are looks at the nodes'
-    clocks: before the first byte, and at the end of each look at their facts.
+    ``directory`` is the case's directory as the job names it.
 
     ``nodes`` are the fingerprints of the nodes, ``versions`` those of the tools on them, by host, as far as their files
     tell. ``idle`` is one look at each before the run.
@@ -78,7 +63,7 @@ class Evidence:
 
     views: tuple[View, ...]
     refused: tuple[str, ...] = ()
-    runs: tuple[PhaseRun, ...] = ()
+    runs: Mapping[tuple[int, str], PhaseRun] = field(default_factory=dict)
     outputs: Mapping[str, tuple[ToolOutput, ...]] = field(default_factory=dict)
     evictions: Mapping[str, tuple[Eviction, ...]] = field(default_factory=dict)
     cold: Mapping[str, tuple[ToolOutput, ...]] = field(default_factory=dict)
@@ -87,20 +72,19 @@ class Evidence:
     asked: tuple[Instant, ...] = ()
     processes: tuple[tuple[float, int], ...] = ()
     printed: tuple[tuple[float, int], ...] = ()
-    hidden: tuple[str, ...] = ()
     #: Why the agent of a node counted nothing; empty if it counted.
     uncounted: str = ""
     loaded: tuple[Library, ...] = ()
+    #: File systems that tasks saw in the place of the case's directory.
+    elsewhere: tuple[str, ...] = ()
     found: tuple[tuple[float, int], ...] = ()
     neighbours: tuple[str, ...] = ()
     occupied: str = ""
     lost: str = ""
     striping: tuple[Striping, ...] = ()
     opened: View | None = None
-    disks: tuple[str, ...] = ()
     passed_on: Directory | None = None
     directory: str = ""
-    clocks: tuple[ClockReading, ...] = ()
     nodes: tuple[Mapping[str, Value], ...] = ()
     versions: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     idle: tuple[Load, ...] = ()
@@ -117,9 +101,10 @@ class Evidence:
         """
         if self.opened is None:
             return next(iter(self.views), None)
-        return next(
-            (view for view in self.views if view.host == self.opened.host), None
-        )
+        for view in self.views:
+            if view.host == self.opened.host:
+                return view
+        return None
 
 
 #: Quantity of every phase: the seconds that the tool reports.
@@ -128,7 +113,7 @@ SECONDS: Final = "seconds"
 
 def tool_phases(output: ToolOutput, name: str, count: int = 1) -> list[Phase]:
     """Return the ``count`` phases of a name; raises :class:`ToolOutputError` for another number."""
-    named = [phase for phase in output.phases if phase.name == name]
+    named = output.named(name)
     if len(named) != count:
         names = ", ".join(phase.name for phase in output.phases) or "none"
         raise ToolOutputError(
@@ -154,10 +139,8 @@ def rates_of(
                         rates.setdefault(metric, []).append(found[rate])
     for metric, computed in plan.computed.items():
         sources = [rates.get(source, []) for source in computed.sources]
-        if all(sources) and len({len(values) for values in sources}) == 1:
-            rates[metric] = [
-                computed.compute(*values) for values in zip(*sources, strict=True)
-            ]
+        if all(sources) and len({*map(len, sources)}) == 1:
+            rates[metric] = list(map(computed.compute, *sources))
     return dict(rates)
 
 
@@ -167,31 +150,25 @@ _MOST_NAMED: Final = 64
 
 def layout_of_record(striping: Sequence[Striping]) -> dict[str, Any] | None:
     """Return the layouts of all repetitions in short, for the record; None if none were noted."""
-    noted = [one.noted for one in striping if one.noted.files]
-    files = [file for layouts in noted for file in layouts.files]
+    files: list[FileLayout] = []
+    total = 0
+    for repetition in striping:
+        files += repetition.noted.files
+        total += repetition.noted.total
     if not files:
         return None
-    kinds = Counter(_kind(file) for file in files)
-    hit = sorted({ost for file in files for ost in file.osts})
-    held: Counter[str] = Counter()
+    kinds: Counter[tuple[tuple[str, Any], ...]] = Counter()
+    hit: set[int] = set()
     for file in files:
-        for part, size in file.held:
-            held[str(part)] += size
+        kinds[_kind(file)] += 1
+        hit.update(file.osts)
+    named = kinds.most_common(_MOST_NAMED)
     return {
-        "kinds": [
-            dict(kind) | {"files": count}
-            for kind, count in kinds.most_common(_MOST_NAMED)
-        ],
-        "files": sum(layouts.total for layouts in noted),
+        "kinds": [dict(kind) | {"files": count} for kind, count in named],
+        "files": total,
         "looked_at": len(files),
         "targets_hit": len(hit),
-        "targets": hit[:_MOST_NAMED],
-        **({"bytes_in_components": dict(held)} if held else {}),
-        **(
-            {"seeds": seeds}
-            if (seeds := [one.seed for one in noted if one.seed])
-            else {}
-        ),
+        "targets": sorted(hit)[:_MOST_NAMED],
     }
 
 
@@ -202,37 +179,14 @@ def _kind(file: FileLayout) -> tuple[tuple[str, Any], ...]:
         "stripe_count": last.stripe_count,
         "stripe_bytes": last.stripe_bytes,
     }
-    kind |= {"pattern": last.pattern, **({"pool": last.pool} if last.pool else {})}
-    whole = {"components": str(file), "instantiated": len(file.instantiated)}
-    return tuple((kind | (whole if file.composite else {})).items())
+    kind["pattern"] = last.pattern
+    if last.pool:
+        kind["pool"] = last.pool
+    if file.composite:
+        kind["components"] = str(file)
+        kind["instantiated"] = len(file.instantiated)
+    return tuple(kind.items())
 
 
 #: Name of an execution's bandwidth over time among the parameters of its output; ``unsteady`` tells in words what was not.
 SERIES: Final = "series"
-
-#: The phase that reads the layouts of directories back.
-DIRECTORIES_READ: Final = "passed-on"
-
-
-def passed_on_in(
-    outputs: Mapping[str, Sequence[ToolOutput]],
-) -> dict[str, FileLayout | None]:
-    """Return what directories pass on to new files, by name, as the last execution that read it says."""
-    found: dict[str, FileLayout | None] = {}
-    for output in outputs.get(DIRECTORIES_READ, ()):
-        found.update(output.parameters["directories"])  # type: ignore[call-overload]
-    return found
-
-
-#: The phase that asks on which metadata targets the directories with the tool's files lie.
-DIRECTORIES_FOUND: Final = "on-metadata-targets"
-
-
-def on_metadata_targets_in(
-    outputs: Mapping[str, Sequence[ToolOutput]],
-) -> list[dict[str, tuple[int, ...]]]:
-    """Return the metadata targets of each directory with files, of each repetition."""
-    return [
-        output.parameters["directories"]  # type: ignore[misc]
-        for output in outputs.get(DIRECTORIES_FOUND, ())
-    ]

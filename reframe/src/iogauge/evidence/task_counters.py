@@ -9,15 +9,14 @@ The activity of a node is what its counters show between two looks.
 
 from __future__ import annotations
 
-from collections import ChainMap
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from typing import Final
 
-from iogauge.core.measurement import Phase, Quantity, ToolOutput, ToolOutputError
+from iogauge.core.measurement import Quantity, ToolOutput, ToolOutputError
 from iogauge.node.counters import NETWORKS, Reading
-from iogauge.node.host import HARMLESS, Load
+from iogauge.node.host import Load
 from iogauge.node.mounts import BLOCK_DEVICE
 from iogauge.plan.case import CasePlan, PhasePlan
 from iogauge.plan.observations import Instant, NodeObservations, TaskLine
@@ -65,7 +64,7 @@ class TaskCounters:
     @property
     def hosts(self) -> list[str]:
         """Return the nodes' names, sorted."""
-        return sorted({witness.host for witness in self.witnesses})
+        return sorted(self._by_host)
 
     @property
     def seconds(self) -> float:
@@ -73,10 +72,12 @@ class TaskCounters:
 
         A sync after the end belongs to it.
         """
-        return max(
-            max(w.synced or w.ended for w in of_host) - min(w.started for w in of_host)
-            for of_host in self._by_host.values()
-        )
+        longest = 0.0
+        for of_host in self._by_host.values():
+            ended = max(witness.synced or witness.ended for witness in of_host)
+            started = min(witness.started for witness in of_host)
+            longest = max(longest, ended - started)
+        return longest
 
     def span(self, host: str) -> tuple[float, float] | None:
         """Return the first start and the last end on the first node, in seconds since its boot; None if no task ran there.
@@ -89,10 +90,10 @@ class TaskCounters:
         if not of_host:
             return None
         span = min(w.started for w in of_host), max(w.ended for w in of_host)
-        elsewhen = self.asked_for and (
-            span[1] < self.asked_for[0] or self.asked_for[1] < span[0]
-        )
-        return self.asked_for if elsewhen else span
+        asked_for = self.asked_for
+        if asked_for and (span[1] < asked_for[0] or asked_for[1] < span[0]):
+            return asked_for
+        return span
 
     @property
     def sync_seconds(self) -> float | None:
@@ -103,7 +104,9 @@ class TaskCounters:
             if not took:
                 return None
             longest = max(longest, *took)
-        return longest if self.witnesses else None
+        if not self.witnesses:
+            return None
+        return longest
 
     @property
     def asked(self) -> Reading:
@@ -128,11 +131,11 @@ class TaskCounters:
         grown = self._grown
         if grown.keys().isdisjoint(counters):
             return None
-        return _total(
-            _growth(name, of_host)
-            for host, of_host in grown.items()
-            for name in counters.get(host, ())
-        )
+        readings = []
+        for host, of_host in grown.items():
+            for name in counters.get(host, ()):
+                readings.append(_growth(name, of_host))
+        return _total(readings)
 
     def passed(self, devices: Mapping[str, Collection[str]]) -> dict[str, Reading]:
         """Return what passed the networks of the nodes and some devices, by name, of all programs; all together is "".
@@ -152,11 +155,11 @@ class TaskCounters:
         return self._grown.get(host, {})
 
     @cached_property
-    def _grown(self) -> dict[str, Mapping[str, Reading | None]]:
-        return {
-            host: ChainMap(*(dict(witness.counters) for witness in of_host))
-            for host, of_host in self._by_host.items()
-        }
+    def _grown(self) -> Mapping[str, Mapping[str, Reading | None]]:
+        grown: dict[str, dict[str, Reading | None]] = {}
+        for witness in reversed(self.witnesses):
+            grown.setdefault(witness.host, {}).update(witness.counters)
+        return grown
 
     @cached_property
     def _by_host(self) -> dict[str, list[TaskLine]]:
@@ -166,30 +169,31 @@ class TaskCounters:
         return hosts
 
 
-def _total(each: Iterable[Reading | None]) -> Reading | None:
+def _total(readings: Iterable[Reading | None]) -> Reading | None:
     """Return the sum; None if one of them is unknown."""
     total = Reading()
-    for one in each:
-        if one is None:
+    for reading in readings:
+        if reading is None:
             return None
-        total += one
+        total += reading
     return total
 
 
 def _growth(name: str, grown: Mapping[str, Reading | None]) -> Reading | None:
     """Return the growth of a counter of a node. Where the kernel lists no device at all, nothing is known of any."""
     if BLOCK_DEVICE.fullmatch(name):
-        return (
-            grown.get(name, Reading())
-            if any(map(BLOCK_DEVICE.fullmatch, grown))
-            else None
-        )
+        if not any(map(BLOCK_DEVICE.fullmatch, grown)):
+            return None
+        return grown.get(name, Reading())
     if name.startswith("/"):
         return grown.get(name, Reading(requests=None))
-    targets = [
-        one for target, one in grown.items() if target.rpartition("-")[0] == name
-    ]
-    return _total(targets) if targets else None
+    targets = []
+    for target, growth in grown.items():
+        if target.rpartition("-")[0] == name:
+            targets.append(growth)
+    if not targets:
+        return None
+    return _total(targets)
 
 
 def witnesses(seen: NodeObservations) -> dict[str, list[TaskLine]]:
@@ -199,16 +203,15 @@ def witnesses(seen: NodeObservations) -> dict[str, list[TaskLine]]:
     """
     found: dict[str, list[TaskLine]] = {}
     for task in seen.tasks:
-        look = None if task.number else seen.grown.get((task.host, task.execution))
-        if look is not None:
+        look = seen.grown.get((task.host, task.execution))
+        if task.number is None:
+            if look is None:
+                continue
             # A look at the node of a server tells when it was taken.
-            started = look.at if task.number is None else task.started
-            one = replace(task, started=started, counters=look.counters)
-        elif task.number is None:
-            continue
-        else:
-            one = task
-        found.setdefault(task.execution, []).append(one)
+            task = replace(task, started=look.at)
+        if look and not task.number:
+            task = replace(task, counters=look.counters, processors=look.processors)
+        found.setdefault(task.execution, []).append(task)
     return found
 
 
@@ -224,20 +227,23 @@ def hear(
 
     ``told`` are the witnesses of all executions, ``asked`` what the agent saw the first task ask for.
     """
-    asked_for = (run.started, run.ended) if run else None
-    watched = [
-        i.bytes_moved
-        for i in asked
-        if asked_for and asked_for[0] <= i.time <= asked_for[1]
-    ]
-    of_all = plan.nodes if phase.on_servers else plan.tasks
-    return TaskCounters(
+    expected = 1
+    if phase.on_servers:
+        expected = plan.nodes
+    elif phase.launch == "tasks":
+        expected = plan.tasks
+    counts = TaskCounters(
         witnesses=tuple(told.get(f"{phase.name}.{repetition}", ())),
-        expected=of_all if phase.on_servers or phase.launch == "tasks" else 1,
+        expected=expected,
         of_tasks=not phase.on_servers,
-        asked_for=asked_for,
-        watched=max(watched, default=0),
     )
+    if run is None:
+        return counts
+    watched = 0
+    for instant in asked:
+        if run.started <= instant.time <= run.ended:
+            watched = max(watched, instant.bytes_moved)
+    return replace(counts, asked_for=(run.started, run.ended), watched=watched)
 
 
 def synced(
@@ -251,79 +257,44 @@ def synced(
     if seconds is None:
         raise ToolOutputError(f"{what}: a node did not report how long its sync took")
 
-    def longer(phase: Phase) -> Phase:
-        if phase.name not in measured:
-            return phase
-        share = phase.seconds / (phase.seconds + seconds)
-        rates = {
-            name: Quantity(share * rate.value, rate.unit)
-            if name in ("rate", "bw")
-            else rate
-            for name, rate in phase.rates.items()
-        }
-        return replace(phase, rates=rates, seconds=phase.seconds + seconds)
-
-    return replace(output, phases=tuple(map(longer, output.phases)))
+    phases = []
+    for phase in output.phases:
+        if phase.name in measured:
+            share = phase.seconds / (phase.seconds + seconds)
+            rates = dict(phase.rates)
+            for name in rates.keys() & {"rate", "bw"}:
+                rate = rates[name]
+                rates[name] = Quantity(share * rate.value, rate.unit)
+            phase = replace(phase, rates=rates, seconds=phase.seconds + seconds)
+        phases.append(phase)
+    return replace(output, phases=tuple(phases))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NodeActivity:
-    """Activity of a node between two looks.
+class NodeActivity(Load):
+    """The last look at a node, and what became of it since the first one."""
 
-    ``troubles`` describes troubles of connections to servers. ``watched`` names the places that
-    show such troubles. ``uuid`` names the target's file system at the last look, "" if unknown. ``load1`` is the load of
-    the last minute then.
-    """
-
-    host: str
-    cache_id: str
-    seconds: float
+    #: Connections to servers that were lost.
     troubles: tuple[str, ...] = ()
-    watched: tuple[str, ...] = ()
-    uuid: str = ""
-    load1: float = 0.0
+    #: Whether the kernel's log, which names them, could be read at both looks.
+    watched: bool = False
 
 
-def change(before: Load, after: Load) -> NodeActivity:
-    """Return the activity of a node between two looks."""
-    troubles = [
-        f"{device} is {state}"
-        for device, state in after.states.items()
-        if state not in HARMLESS
-    ]
-    troubles += [
-        f"{device} went through {state}"
-        for when, device, state in after.history
-        if (when, device, state) not in before.history
-        and when >= int(before.time)
-        and state not in HARMLESS
-    ]
-    if before.timeouts is not None and (after.timeouts or 0) > before.timeouts:
-        troubles.append(
-            f"{(after.timeouts or 0) - before.timeouts} request(s) timed out"
-        )
-    watched = ["the state of the connections"] if after.states else []
-    if before.log_end is not None and after.log_end is not None:
-        watched.append("the kernel's log")
-        troubles += [
-            text for number, text in after.complaints if number > before.log_end
-        ]
-    return NodeActivity(
-        host=after.host,
-        cache_id=after.cache_id,
-        seconds=after.time - before.time,
-        troubles=tuple(dict.fromkeys(troubles)),
-        watched=tuple(watched),
-        uuid=after.uuid,
-        load1=after.load1,
-    )
-
-
-def changes(before: list[Load], after: list[Load]) -> tuple[NodeActivity, ...]:
-    """Return the activity of all hosts with two looks, in order of their names."""
+def changes(before: Sequence[Load], after: Sequence[Load]) -> tuple[NodeActivity, ...]:
+    """Return what became of all hosts with two looks, in order of their names."""
     first = {load.host: load for load in before}
-    return tuple(
-        change(first[load.host], load)
-        for load in sorted(after, key=lambda load: load.host)
-        if load.host in first
-    )
+    became = []
+    for last in sorted(after, key=lambda load: load.host):
+        if last.host not in first:
+            continue
+        troubles: dict[str, None] = {}
+        end = first[last.host].log_end
+        watched = end is not None and last.log_end is not None
+        for number, text in last.complaints:
+            if end is not None and number > end:
+                troubles[text] = None
+        activity = NodeActivity(
+            **asdict(last), troubles=tuple(troubles), watched=watched
+        )
+        became.append(activity)
+    return tuple(became)

@@ -7,7 +7,7 @@ serves others too, or sees a part. It may contradict a figure; it never confirms
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -82,7 +82,7 @@ CLOCK: Final = Tolerance(0.0, 0.1)
 
 def settle(
     guard: Guard,
-    executions: Iterable[Iterable[ReportedFigure]],
+    executions: Sequence[Sequence[ReportedFigure]],
     *,
     fine: str,
     unseen: Finding | None = None,
@@ -93,13 +93,17 @@ def settle(
 
     ``busy`` says why healthy tools would be contradicted too.
     """
-    figures = [list(execution) for execution in executions]
-    late = sum(
-        any(bound.often for figure in execution for bound in figure.against)
-        for execution in figures
-    )
-    is_often = 2 * late > len(figures)
-    every = [figure for execution in figures for figure in execution]
+    every, late, is_confirmed = list[ReportedFigure](), 0, False
+    for execution in executions:
+        every += execution
+        is_late = False
+        for figure in execution:
+            for bound in figure.bounds:
+                is_confirmed = is_confirmed or bound.exact
+            for bound in figure.against:
+                is_late = is_late or bound.often
+        late += is_late
+    is_often = 2 * late > len(executions)
     for figure in every:
         for bound in figure.against:
             if bound.often and not is_often:
@@ -114,8 +118,7 @@ def settle(
             return guard.found(outcome, saw)
     if lost:
         return lost
-    confirmed = any(bound.exact for figure in every for bound in figure.bounds)
-    if unseen and not confirmed:
+    if unseen and not is_confirmed:
         return unseen
     return guard.ok(fine)
 

@@ -1,7 +1,7 @@
 """Which guards the judge asks, and when: of a case, of its layouts, of a phase, of a metric.
 
 Findings come in the order of these lines. The job itself applies the other guards, before it writes a byte: see
-:mod:`iogauge.job.opening` and :mod:`iogauge.job.target`.
+:mod:`iogauge.job.looking` and :mod:`iogauge.job.target`.
 """
 
 from __future__ import annotations
@@ -43,11 +43,6 @@ OF_CASE: Final[Guards[CaseView]] = (
     preflight.health_of,
     preflight.expected_settings_of,
     preflight.changed_settings,
-    figures.measured_ceilings,
-    striping.passed_on,
-    figures.fill_level,
-    striping.on_metadata_targets,
-    striping.directories,
     contents.verification,
     contents.unchanged,
     contents.stored,
@@ -56,16 +51,13 @@ OF_CASE: Final[Guards[CaseView]] = (
 #: Guards of the layouts that were read back in each repetition.
 OF_LAYOUT: Final[Guards[tuple[CaseView, Striping]]] = (
     striping.layout,
-    striping.components,
     striping.coverage,
-    striping.stripes,
 )
 
 #: A finding holds for each metric of the phase, or only for the metric that it names. It also holds
 #: for metrics that are computed from these.
 OF_PHASE: Final[Guards[PhaseView]] = (
     cache.client_cache,
-    figures.read_after_write,
     cache.server_cache,
     contents.data_entropy,
     moved.storage,
@@ -73,16 +65,11 @@ OF_PHASE: Final[Guards[PhaseView]] = (
     figures.duration,
     figures.beyond,
     clock.seconds_witnessed,
-    clock.phase_witnessed,
     figures.tail,
-    figures.drift,
     figures.steadiness,
-    others.on_purpose,
     others.foreign_files,
-    figures.unit_sanity,
     figures.bytes_moved,
     moved.bytes_witnessed,
-    nodes.streams,
     origin.tool_integrity,
     figures.ceiling,
 )

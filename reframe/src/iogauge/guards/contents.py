@@ -18,13 +18,19 @@ _LEAST_BYTES: Final = 64 << 10
 _STORED: Final = 0.95
 _MOST_ZEROS: Final = 0.1
 
+#: fio's options for data that can be compressed, or found twice.
+_SHRINKS: Final = (
+    *("buffer_compress_percentage", "dedupe_percentage"),
+    *("zero_buffers", "buffer_pattern", "verify_pattern"),
+)
+
 DATA: Final = Guard(
-    "G18 data",
-    "the data must be random if the target compresses",
-    "Declare target.compresses: true, and the cases write random data. The tool's options are: IOR -l random; fio "
+    name="G18 data",
+    must="the data must be random if the target compresses",
+    remedy="Declare target.compresses: true, and the cases write random data. The tool's options are: IOR -l random; fio "
     "refill_buffers=1 with buffer_compress_percentage=0 and dedupe_percentage=0",
-    "a: IOR's default block, 136 times smaller on btrfs with compress=zstd",
-    "btrfs",
+    against="a: IOR's default block, 136 times smaller on btrfs with compress=zstd",
+    seen_on="btrfs",
     limit="`target.compresses`",
     demands="data that cannot be compressed or found twice",
     more="It does if (1) a node sees it, (2) a block of the sample (G8) was stored compressed, or (3) the site declares it. A "
@@ -53,17 +59,16 @@ def data_entropy(phase: PhaseView) -> Finding | None:
 
 def _not_random(tool: str, given: Mapping[str, object]) -> str:
     """Return why the data of a tool with such options can be compressed or found twice; empty if they cannot."""
-    if tool in ("ior", "io500"):
-        kind = given.get("data_type", "of unknown kind")
-        return "" if kind == "random" else f"data {kind}"
-    if tool != "fio":
+    kind = given.get("data_type")
+    if kind == "random":
+        return ""
+    if kind:
+        return f"data {kind}"
+    if "jobs" not in given:
         return f"data of {tool}, which are not known to be random"
-    for option in ("buffer_compress_percentage", "dedupe_percentage"):
+    for option in _SHRINKS:
         if str(given.get(option, "0")) != "0":
             return f"{option}={given[option]}"
-    for option in ("zero_buffers", "buffer_pattern", "verify_pattern"):
-        if str(given.get(option, "0")) != "0":
-            return option
     if str(given.get("refill_buffers", "0")) != "0":
         return ""
     return "buffers that are written again and again (no refill_buffers)"
@@ -71,27 +76,26 @@ def _not_random(tool: str, given: Mapping[str, object]) -> str:
 
 def _compressing(case: CaseView) -> str:
     """Return what shrinks the data, as a sample or a node shows it, or as the site declares; empty if unknown."""
-    declared = case.extras.target.compresses
-    found = [
-        f"a target that stored {block.place} compressed"
-        for sample in case.evidence.samples
-        for block in sample.blocks
-        if block.kind == "compressed"
-    ]
-    found += [view.below.compresses for view in case.evidence.views]
-    for shown in filter(None, found):
-        if declared is False:
-            return f"{shown}, though the site declares target.compresses: false"
-        return shown
-    return "a target that compresses, as its site declares" if declared else ""
+    declared, found = case.extras.target.compresses, ""
+    for sample in case.evidence.samples:
+        for block in sample.blocks:
+            if block.kind == "compressed":
+                found = f"a target that stored {block.place} compressed"
+    for view in case.evidence.views:
+        found = found or view.below.compresses
+    if found and declared is False:
+        return f"{found}, though the site declares target.compresses: false"
+    if declared:
+        return found or "a target that compresses, as its site declares"
+    return found
 
 
 VERIFICATION: Final = Guard(
-    "G8 verification",
-    "in the warm-up, which is not judged, the tool finds the data that it wrote",
-    "Look for other programs that write these files, for a wrapper of the tool, and for errors of the storage",
-    "a: another job wrote into the files of the case",
-    "ext4, Lustre 2.17",
+    name="G8 verification",
+    must="in the warm-up, which is not judged, the tool finds the data that it wrote",
+    remedy="Look for other programs that write these files, for a wrapper of the tool, and for errors of the storage",
+    against="a: another job wrote into the files of the case",
+    seen_on="ext4, Lustre 2.17",
     demands="the data that were written",
     more="IOR checks with `-R`, or with `-W` if nothing is read; fio checks with `verify=crc32c`. Endurance checks the files "
     "that it lays out.",
@@ -100,28 +104,32 @@ VERIFICATION: Final = Guard(
 
 def verification(case: CaseView) -> Finding | None:
     """Return G8 for tools that check their data. What they say before the first repetition may have ended the job."""
-    checking = [phase for phase in case.plan.phases if phase.verifies]
-    complaint = case.evidence.mismatch
-    if not checking and not complaint:
-        return None
-    evidence = case.evidence
-    for phase in checking:
+    evidence, complaint = case.evidence, case.evidence.mismatch
+    checked = False
+    for phase in case.plan.phases:
+        if not phase.verifies:
+            continue
+        checked = True
         outputs = evidence.cold.get(phase.name, evidence.outputs.get(phase.name, ()))
         for output in outputs:
             for warning in output.warnings:
-                if phase.verifies and re.search(phase.verifies.complaint, warning):
+                if re.search(phase.verifies.complaint, warning):
                     complaint = complaint or f"{phase.name}: {warning}"
-    when = "in the warm-up" if case.plan.warm_up else "when it laid out the files"
+    if not checked and not complaint:
+        return None
+    when = "when it laid out the files"
+    if case.plan.warm_up:
+        when = "in the warm-up"
     saw = f"{case.plan.tool} checked its data {when}"
     return VERIFICATION.unless(saw, complaint and f"{saw}: {complaint}")
 
 
 CONTENTS: Final = Guard(
-    "G8 contents",
-    "a sample of 32 blocks of 4 KiB is the same after the last read of a repetition as after the last write",
-    "Look for other programs that write these files, and for a wrapper of the tool",
-    "a: another program truncated the files between write and read",
-    "ext4, Lustre 2.17",
+    name="G8 contents",
+    must="a sample of 32 blocks of 4 KiB is the same after the last read of a repetition as after the last write",
+    remedy="Look for other programs that write these files, and for a wrapper of the tool",
+    against="a: another program truncated the files between write and read",
+    seen_on="ext4, Lustre 2.17",
     demands="the same contents after the read as after the write",
     more="The first node reads it with O_DIRECT. If the storage does not answer in two seconds, you get a remark.",
 )
@@ -133,33 +141,31 @@ def unchanged(case: CaseView) -> Finding | None:
     reading = any(phase.access.direction == "read" for phase in plan.repeat)
     if not plan.sampled or not reading:
         return None
-    writes = {
-        sample.repetition: sample for sample in samples if sample.after == "write"
-    }
-    pairs = []
+    writes = {}
     for sample in samples:
-        written = writes.get(sample.repetition) or writes.get(0)
-        if sample.after == "read" and sample.repetition > 0 and written:
-            pairs.append((written, sample))
-    changes = [_change(written, read) for written, read in pairs]
-    both = [sample for pair in pairs for sample in pair]
-    direct = all(sample.direct for sample in both)
-    way = "with O_DIRECT" if direct else "after POSIX_FADV_DONTNEED, without O_DIRECT"
-    compared = sum(len(read.blocks) for _, read in pairs)
-    saw = f"{compared} block(s) of {len(pairs)} repetition(s) read again {way}"
-    missing = plan.repetitions - len(pairs)
-    lost = (
-        f"{saw}, {missing} repetition(s) without a sample{because(case.evidence.lost)}"
-    )
-    problem = next((sample.problem for sample in both if sample.problem), "")
-    blank = not problem and not all(read.blocks for _, read in pairs)
-    return CONTENTS.unless(
-        saw,
-        *changes,
-        lost if missing > 0 else "",
-        saw if blank else "",
-        doubt=problem and f"{saw}, {problem}",
-    )
+        if sample.after == "write":
+            writes[sample.repetition] = sample
+    changes, problems, blocks, pairs = list[str](), list[str](), 0, 0
+    way = "with O_DIRECT"
+    for read in samples:
+        written = writes.get(read.repetition) or writes.get(0)
+        if read.after != "read" or not read.repetition or not written:
+            continue
+        pairs += 1
+        blocks += len(read.blocks)
+        changes.append(_change(written, read))
+        problems += [written.problem, read.problem]
+        if not (written.direct and read.direct):
+            way = "after POSIX_FADV_DONTNEED, without O_DIRECT"
+        if not read.blocks and not any(problems):
+            changes.append(f"repetition {read.repetition}: 0 block(s) read again")
+    saw = f"{blocks} block(s) of {pairs} repetition(s) read again {way}"
+    if pairs < plan.repetitions:
+        changes.append(
+            f"{saw}, {plan.repetitions - pairs} repetition(s) without a sample{because(case.evidence.lost)}"
+        )
+    problem = next(filter(None, problems), "")
+    return CONTENTS.unless(saw, *changes, doubt=problem and f"{saw}, {problem}")
 
 
 def _change(written: Sample, read: Sample) -> str:
@@ -167,19 +173,19 @@ def _change(written: Sample, read: Sample) -> str:
     before = {(block.file, block.offset): block.digest for block in written.blocks}
     for block in read.blocks:
         if before.get((block.file, block.offset)) != block.digest:
-            return (
-                f"contents changed between write and read, repetition {read.repetition}: "
-                f"{block.place}: the {'file is gone' if block.digest == GONE else 'block is another'}"
-            )
+            how = "the block is another"
+            if block.digest == GONE:
+                how = "the file is gone"
+            return f"contents changed between write and read, repetition {read.repetition}: {block.place}: {how}"
     return ""
 
 
 HOLES: Final = Guard(
-    "G8 holes",
-    "files have the blocks that they claim",
-    "A read of a hole does not reach the device. Look for a program that made or shrank these files",
-    "a: truncate -s 1G instead of a layout: the read took no byte from the disk",
-    "ext4, XFS, btrfs, Lustre 2.17",
+    name="G8 holes",
+    must="files have the blocks that they claim",
+    remedy="A read of a hole does not reach the device. Look for a program that made or shrank these files",
+    against="a: truncate -s 1G instead of a layout: the read took no byte from the disk",
+    seen_on="ext4, XFS, btrfs, Lustre 2.17",
     demands=f"at least {_STORED:.0%} of a file's size in blocks, at most {_MOST_ZEROS:.0%} zeros, no hole",
     more=f"After the write st_blocks x 512 is at least {_STORED:g} x the size of each file of {_LEAST_BYTES >> 10} KiB or more in "
     f"the sample, where st_blocks counts that. At most {_MOST_ZEROS:.0%} of the sample is zeros. The file's map shows no block "
@@ -191,13 +197,13 @@ def stored(case: CaseView) -> Finding | None:
     """Return G8 for the first sample of what was written that is not believed, or for the last one."""
     if not case.plan.sampled:
         return None
-    samples = [sample for sample in case.evidence.samples if sample.after == "write"]
-    finding = HOLES.invalid("0 block(s) of 0 file(s)")
-    for sample in samples:
-        finding = _stored(case, sample)
-        if finding.outcome is Outcome.INVALID:
-            break
-    return finding
+    finding = None
+    for sample in case.evidence.samples:
+        if sample.after == "write":
+            finding = _stored(case, sample)
+            if finding.outcome is Outcome.INVALID:
+                return finding
+    return finding or HOLES.invalid("0 block(s) of 0 file(s)")
 
 
 def _stored(case: CaseView, sample: Sample) -> Finding:
@@ -221,4 +227,6 @@ def _stored(case: CaseView, sample: Sample) -> Finding:
     if len(zeros) > _MOST_ZEROS * len(blocks):
         return HOLES.invalid(f"{len(zeros)} of {saw} are zeros: {zeros[0].place}")
     alike = len(blocks) > 1 and len({block.digest for block in blocks}) == 1
-    return HOLES.ok(f"{saw}, all of them equal" if alike else saw)
+    if alike:
+        saw += ", all of them equal"
+    return HOLES.ok(saw)

@@ -8,10 +8,11 @@ Notation: N nodes, T tasks per node, b x s bytes per task, V bytes per node and 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from iogauge.core.words import NO_WITNESS
+from iogauge.core.vocabulary import NO_WITNESS
 
 
 class Outcome(Enum):
@@ -51,7 +52,16 @@ class Finding:
         return f"{text}. {self.remedy}"
 
 
-@dataclass(frozen=True, slots=True)
+def refusals(findings: Iterable[Finding]) -> tuple[str, ...]:
+    """Return the findings that refuse a case before its first byte."""
+    refused = []
+    for finding in findings:
+        if finding.outcome is Outcome.INVALID:
+            refused.append(str(finding))
+    return tuple(refused)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Guard:
     """What a guard demands and advises, for its findings, ``iogauge explain`` and docs/guards.md."""
 
@@ -84,9 +94,12 @@ class Guard:
     @property
     def follows(self) -> str:
         """Return in words what follows if it does not hold."""
-        remarks = self.otherwise is Outcome.WARN
-        outcome = "remark" if remarks else self.otherwise.name
-        return f"{outcome}, {self.but}" if self.but else outcome
+        outcome = self.otherwise.name
+        if self.otherwise is Outcome.WARN:
+            outcome = "remark"
+        if self.but:
+            return f"{outcome}, {self.but}"
+        return outcome
 
     def saying(self, demands: str = "", remedy: str = "") -> Guard:
         """Return the guard with words of a special case."""
@@ -117,15 +130,18 @@ class Guard:
         self, holds: bool, saw: str, otherwise: Outcome | None = None
     ) -> Finding:
         """Return OK if the demand holds, else ``otherwise``, by default the guard's own outcome."""
-        outcome = otherwise or self.otherwise
-        return self.ok(saw) if holds else self.found(outcome, saw)
+        if holds:
+            return self.ok(saw)
+        return self.found(otherwise or self.otherwise, saw)
 
     def unless(self, fine: str, *problems: str, doubt: str = "") -> Finding:
         """Return OK if there is no problem, of which the first counts, and a remark if there is a doubt alone."""
         problem = next(filter(None, problems), "")
         if problem:
             return self.found(self.otherwise, problem)
-        return self.warn(doubt) if doubt else self.ok(fine)
+        if doubt:
+            return self.warn(doubt)
+        return self.ok(fine)
 
     def unwitnessed(self, missing: str, required: bool) -> Finding:
         """Return the remark that a witness is missing, or an objection if one is ``required``."""

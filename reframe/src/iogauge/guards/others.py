@@ -32,18 +32,13 @@ SMALL_REQUEST: Final = 128 << 10
 READ_AHEAD_OF_NETWORK: Final = 64 << 20
 #: Phases that write nothing, in no journal either.
 _WRITES_NOTHING: Final = {"read", "stat"}
-#: Share of its half-seconds in which a disturber finishes an operation. It removes its files between.
-_ACTIVE: Final = 0.5
-#: Files that come and go on the target at least, of all that a disturber makes and removes.
-_FEWEST_FILES: Final = 10
-
 _LOCK: Final = Guard(
-    "G19 lock",
-    "the case held the target's lock before it looked at the free space, and until its directory was removed",
-    "Run when the other session has ended, or raise limits.lock_wait. If it is dead, run: iogauge clean",
-    "a: two sessions started at once on one target",
-    "ext4, Lustre 2.17",
-    Outcome.CONTAMINATED,
+    name="G19 lock",
+    must="the case held the target's lock before it looked at the free space, and until its directory was removed",
+    remedy="Run when the other session has ended, or raise limits.lock_wait. If it is dead, run: iogauge clean",
+    against="a: two sessions started at once on one target",
+    seen_on="ext4, Lustre 2.17",
+    otherwise=Outcome.CONTAMINATED,
     limit="`limits.lock_wait` 10 min ([safety](safety.md#one-case-at-a-time))",
     demands="one case at a time on a target",
     more="No other case on its first node used the disks of the target meanwhile, unless `limits.max_foreign` is above 50 % or "
@@ -59,13 +54,13 @@ def exclusive(case: CaseView) -> Finding:
 
 
 _NEIGHBOURS: Final = Guard(
-    "G19 neighbours",
-    "no other case of this suite was on the target, as far as the suite's directory on the target can be read",
-    "Wait for the other session. If partitions share a target, use --exec-policy=serial. If the session is dead, run: "
+    name="G19 neighbours",
+    must="no other case of this suite was on the target, as far as the suite's directory on the target can be read",
+    remedy="Wait for the other session. If partitions share a target, use --exec-policy=serial. If the session is dead, run: "
     "iogauge clean",
-    "a: five partitions without target.lock on one file system ran at once",
-    "ext4, Lustre 2.17",
-    Outcome.CONTAMINATED,
+    against="a: five partitions without target.lock on one file system ran at once",
+    seen_on="ext4, Lustre 2.17",
+    otherwise=Outcome.CONTAMINATED,
     demands="one case at a time on a target",
 )
 
@@ -77,12 +72,12 @@ def neighbours(case: CaseView) -> Finding:
 
 
 _FILES: Final = Guard(
-    "G19 files of others",
-    "while a tool makes files, the inodes in use change by as many files, within 10 %",
-    "Run when others neither make nor remove files on the target. If nobody does, the tool's files lay elsewhere",
-    "a: another user unpacked an archive meanwhile",
-    "ext4, XFS, overlay",
-    Outcome.CONTAMINATED,
+    name="G19 files of others",
+    must="while a tool makes files, the inodes in use change by as many files, within 10 %",
+    remedy="Run when others neither make nor remove files on the target. If nobody does, the tool's files lay elsewhere",
+    against="a: another user unpacked an archive meanwhile",
+    seen_on="ext4, XFS, overlay",
+    otherwise=Outcome.CONTAMINATED,
     but="or INVALID",
     limit="`limits.max_foreign` 10 %",
     more=f"The same holds on ext2 to ext4 if it removes files. If {LEAST_FILES:,} new files or more are missing, the case is "
@@ -93,7 +88,7 @@ _FILES: Final = Guard(
 
 def foreign_files(phase: PhaseView) -> Finding | None:
     """Return G19 for phases that make or remove files on a file system of one node, if somebody counted files there."""
-    case, figures = phase.case, list[ReportedFigure]()
+    case, executions = phase.case, list[list[ReportedFigure]]()
     share = Tolerance(case.extras.limits.max_foreign)
     if len({view.cache_id for view in case.evidence.views}) != 1 or share.share >= 1:
         return None
@@ -106,25 +101,22 @@ def foreign_files(phase: PhaseView) -> Finding | None:
         if changed is None or files < LEAST_FILES or (removed and not case.kind.frees):
             continue
         few = abs(files - changed) < LEAST_FILES
-        says = (
-            f"{files} file(s) were {'removed' if removed else 'made'}, as the tool says"
-        )
+        says = f"{files} file(s) were made or removed, as the tool says"
         # XFS counts a part of what happens later.
         if few and not (case.kind.frees and changed < files):
-            figures.append(ReportedFigure(says, files))
+            executions.append([ReportedFigure(says, files)])
             continue
         saw = f"the inodes in use changed by {changed} meanwhile"
         # Others may remove files too, and make some while a tool removes its own.
         theirs = removed or few
         most = share.most(saw, changed, shared=theirs, often=theirs)
         least = share.least(saw, changed, shared=True)
-        figures.append(ReportedFigure(says, files, (most, least)))
-    if not figures:
+        executions.append([ReportedFigure(says, files, (most, least))])
+    if not executions:
         return None
     guard = _FILES.saying(
         f"the inodes in use change by the files of the tool, within {share.share:.0%}"
     )
-    executions = [[figure] for figure in figures]
     return settle(guard, executions, fine="the inodes in use agree with the tool")
 
 
@@ -139,12 +131,12 @@ class _Foreign:
 
 
 _LOAD: Final = Guard(
-    "G19 foreign load",
-    "at most 10 % of the bytes that the nodes counted during the judged phases are those of others",
-    "Run while nobody else uses the target, or request exclusive nodes",
-    "a: dd and cat of another user beside the case, 45 % and 33 % of the bytes",
-    "ext4, XFS, btrfs, GlusterFS, NFS, Lustre 2.17",
-    Outcome.CONTAMINATED,
+    name="G19 foreign load",
+    must="at most 10 % of the bytes that the nodes counted during the judged phases are those of others",
+    remedy="Run while nobody else uses the target, or request exclusive nodes",
+    against="a: dd and cat of another user beside the case, 45 % and 33 % of the bytes",
+    seen_on="ext4, XFS, btrfs, GlusterFS, NFS, Lustre 2.17",
+    otherwise=Outcome.CONTAMINATED,
     limit="`limits.max_foreign` 10 %",
     more=f"A phase that reads stands for itself, too: at most 10 % of its bytes were read by others. Less than "
     f"{FOREIGN_BYTES >> 20} MiB are ignored, unless all transfers of the case are direct and below {SMALL_REQUEST >> 10} KiB. "
@@ -165,15 +157,14 @@ def foreign_load(case: CaseView) -> Finding:
     for phase in case.phases:
         if phase.access.direction == "read":
             reading.append(phase)
-        judged = phase.phase.witnessed and not phase.phase.within
-        if judged and phase.access.direction != "elsewhere":
+        if phase.plan.witnessed and not phase.plan.within:
             every += phase.executions
     worst = _foreign(case, every)
     for phase in reading:
-        own = [run for run in every if run.view.phase.name == phase.phase.name]
+        own = [run for run in every if run.view.plan.name == phase.plan.name]
         reads = _foreign(case, own, reads_alone=True)
         if reads.share > max(worst.share, limit):
-            saw = f"in {phase.phase.name} {reads.saw}"
+            saw = f"in {phase.plan.name} {reads.saw}"
             worst = _Foreign(reads.share, saw, reads.own_again)
     guard = _LOAD.saying(f"at most {limit:.0%} of the bytes moved by others")
     if worst.own_again and worst.share > limit:
@@ -194,7 +185,7 @@ def _foreign(
             continue
         known = True
         counted += moved
-        mine = execution.own()
+        mine = execution.own
         if execution.output.parameters.get("api") not in (None, "POSIX"):
             again += mine.read
         requests = _requests(execution, mine)
@@ -205,7 +196,9 @@ def _foreign(
     written = max(0, counted.written - round(own.written * case.copies[1]))
     foreign = read if reads_alone else read + written
     total = counted.read + counted.written
-    share = foreign / total if total and foreign >= FOREIGN_BYTES else 0.0
+    share = 0.0
+    if foreign >= FOREIGN_BYTES:
+        share = foreign / total
     # Containers of one kernel over one mount count the same bytes.
     distinct = {change.cache_id for change in case.evidence.changes}
     saw = (
@@ -218,7 +211,8 @@ def _foreign(
         if total and theirs >= FOREIGN_REQUESTS:
             # A few large requests are little load, and so are many small ones with hardly a byte.
             share = max(share, min(foreign / total, theirs / counted.requests))
-    relocked = case.on_nfs and read <= again and foreign - read < FOREIGN_BYTES
+    on_nfs = case.extras.target.type in ("nfs", "nfs4")
+    relocked = on_nfs and read <= again and foreign - read < FOREIGN_BYTES
     return _Foreign(share, f"{saw} ({share:.0%})", relocked)
 
 
@@ -228,7 +222,7 @@ def _requests(execution: Execution, own: Reading) -> int | None:
     A direct transfer is one request, if it is not copied.
     """
     view, output = execution.view, execution.output
-    if not view.moves_data or not view.access.o_direct or output.disturber:
+    if not view.moves_data or not view.access.o_direct:
         return None
     sizes = {phase.transfer_bytes or 0 for phase in output.phases} or {0}
     if min(sizes) <= 0 or max(sizes) >= SMALL_REQUEST:
@@ -240,83 +234,34 @@ def _requests(execution: Execution, own: Reading) -> int | None:
 def _beside(execution: Execution) -> Reading:
     """Return the bytes that an execution may move beside its data."""
     view, case, output = execution.view, execution.case, execution.output
-    phases = [phase for phase in output.phases if phase.operations]
-    if output.disturber and output.disturber.phase.operations:
-        phases.append(output.disturber.phase)
     if case.traits.accounts:
-        each, share, written = case.kind.journal, case.kind.beside, 0
-        if case.mounted_with("sync|dirsync|wsync"):
-            each, share = SYNCHRONOUS, math.inf
-        for phase in phases:
-            if phase.name not in _WRITES_NOTHING:
-                most = share * (phase.bytes_moved or math.inf)
-                written += round(min(each * (phase.operations or 0), most))
-        return Reading(0, written)
-    beside = Reading(output.beside.get("read", 0), output.beside.get("write", 0))
+        written = 0.0
+        for phase in output.phases:
+            operations, most = phase.operations or 0, math.inf
+            if phase.name in _WRITES_NOTHING:
+                continue
+            each = SYNCHRONOUS
+            if not case.mounted_with("sync|dirsync|wsync"):
+                each = case.kind.journal
+                if phase.bytes_moved:
+                    most = case.kind.beside * phase.bytes_moved
+            written += min(each * operations, most)
+        return Reading(0, round(written))
+    beside = Reading(
+        output.extra_bytes.get("read", 0), output.extra_bytes.get("write", 0)
+    )
     if view.access.o_direct:
         return beside
     # A client of a network moves whole pages, and reads ahead, on nobody's account.
-    ends = 2 * sum(phase.operations or 0 for phase in phases)
-    if not all((phase.transfer_bytes or 0) < READ_AHEAD for phase in phases):
+    ends = largest = 0
+    for phase in output.phases:
+        if phase.operations:
+            ends += 2 * phase.operations
+            largest = max(largest, phase.transfer_bytes or 0)
+    if largest >= READ_AHEAD:
         ends = 0
     read, ahead = execution.reported("read") or 0, 0
     if read:
         left = max(0, case.plan.held_bytes - read)
         ahead = min(left, case.plan.tasks * READ_AHEAD_OF_NETWORK)
     return Reading(ends * READ_AHEAD + ahead, ends * PAGE) + beside
-
-
-_ON_PURPOSE: Final = Guard(
-    "G19 load on purpose",
-    "a load that the case adds on purpose begins before the measurement and ends after it",
-    "The disturber did not cause this loss. Read fio's output of the job 'disturber' in the stage directory, and look for a "
-    "wrapper of fio",
-    "a: the disturber ended early on a small disk, and nothing was disturbed",
-    "ext4",
-    demands=f"a disturber from the first to the last measured second, at work in {_ACTIVE:.0%} of its half-seconds",
-    more="It finishes an operation in at least half of its half-seconds. Its bytes do not count as load of others. If it runs "
-    "on other nodes, and the job was busy for so long that it may have begun too late, you get a remark. If it makes "
-    f"files, the inodes in use change by {_FEWEST_FILES} or more, if the file system counts them.",
-)
-
-
-def on_purpose(phase: PhaseView) -> Finding | None:
-    """Return G19 for phases beside which the target is loaded on purpose."""
-    if phase.phase.beside is None:
-        return None
-    ran = [run for run in phase.executions if run.output.disturber]
-    missing = len(phase.outputs) - len(ran)
-    if missing:
-        return _ON_PURPOSE.invalid(
-            f"{missing} of {len(phase.outputs)} execution(s) without a disturber"
-        )
-    lead, after, active, late, changed = math.inf, math.inf, 1.0, 0.0, math.inf
-    for execution in ran:
-        disturber = execution.output.disturber
-        assert disturber is not None
-        took, lead_s = disturber.phase.seconds, disturber.lead_s
-        measured = sum(part.seconds for part in execution.output.phases)
-        lead, active = min(lead, lead_s), min(active, disturber.active)
-        after = min(after, took - lead_s - measured)
-        # Other nodes have no common clock: all that the phase took beside the disturber's own seconds may lie before its begin.
-        run = execution.run(phase.phase)
-        waited = run.ended - run.started - took if run else 0.0
-        if waited >= lead_s:
-            late = max(late, waited)
-        if phase.phase.beside == "metadata" and execution.span:
-            count = files_changed(phase.case.evidence.activity, execution.span)
-            changed = min(changed, math.inf if count is None else count)
-    saw = (
-        f"it began {lead:.2f} s before the measurement, ended {after:.2f} s after it, and was at work in {active:.0%} "
-        "of its half-seconds"
-    )
-    if changed < _FEWEST_FILES:
-        return _ON_PURPOSE.invalid(
-            f"{saw}; meanwhile {changed} file(s) came or went on the target, so its own lay elsewhere"
-        )
-    in_time = lead > 0 and after >= 0 and active >= _ACTIVE
-    if in_time and late and phase.case.plan.nodes > 1:
-        return _ON_PURPOSE.warn(
-            f"{saw}; on its nodes it may have begun up to {late:.2f} s later"
-        )
-    return _ON_PURPOSE.decide(in_time, saw)

@@ -12,16 +12,17 @@ from typing import Any, Final
 
 from iogauge.core.measurement import Metric, Phase, ToolOutput
 from iogauge.core.text import some
-from iogauge.core.words import Tier
+from iogauge.core.vocabulary import Tier
 from iogauge.evidence.model import Evidence, Striping, tool_phases
 from iogauge.evidence.task_counters import TaskCounters
 from iogauge.node.counters import Reading
+from iogauge.node.host import Load
 from iogauge.node.kinds import Kind, Traits, kind_of, traits
 from iogauge.node.lustre.targets import StorageTarget
 from iogauge.node.mounts import option
 from iogauge.node.view import View
-from iogauge.plan.bounds import NOTHING_MEASURED, MeasuredCeilings
 from iogauge.plan.case import Access, CasePlan, PhasePlan
+from iogauge.plan.observations import TaskLine
 from iogauge.plan.stage import PhaseRun
 from iogauge.site.extras import PartitionExtras
 from iogauge.tools.fio.options import METADATA_PHASES
@@ -31,9 +32,9 @@ PAGE: Final = 4096
 READ_AHEAD: Final = 128 << 10
 #: The fewest files that are compared.
 LEAST_FILES: Final = 1000
-#: Seconds by which a tool's date may lie outside its execution. Tools cut theirs to whole seconds.
-#: Between two looks at a clock, time servers slow it down or speed it up by 0.5 ms a second at most.
-SLACK_S: Final = 2.0
+#: Share of the time of a busy node's processors that the work of others takes at least, and that is idle at most.
+_WORK_OF_OTHERS: Final = 0.5
+_IDLE: Final = 0.1
 #: The counts of an execution of which every line is lost.
 NO_COUNTS: Final = TaskCounters(expected=1)
 
@@ -48,8 +49,6 @@ class CaseView:
     tier: Tier
     metrics: Sequence[Metric]
     values: Mapping[str, Sequence[float]]
-    #: Measured ceilings of the partition.
-    measured: MeasuredCeilings = NOTHING_MEASURED
     #: Whether only PASS passes the run.
     gate: bool = False
 
@@ -83,19 +82,18 @@ class CaseView:
         return kind_of(self.extras.target.type)
 
     @property
-    def on_nfs(self) -> bool:
-        """Return whether the target is a mount of NFS."""
-        return self.extras.target.type in ("nfs", "nfs4")
-
-    @property
     def witness_required(self) -> bool:
-        """Return whether bytes on the target need a second witness: the site wants it, or the type of file system promises it.
+        """Return whether bytes on the target need a second witness: the site wants it, the type of file system promises it, or
+        a program may keep them in memory.
 
         A device of which the kernel says that it does not count promises nothing.
         """
-        unsure = any(view.below.unsure for view in self.evidence.views)
-        by_type = self.extras.limits.witness is None and not unsure
-        return self.witness_asked or (by_type and self.kind.accounts)
+        if self.extras.limits.witness is not None:
+            return self.witness_asked
+        views = self.evidence.views
+        if any(view.is_unproven for view in views):
+            return True
+        return self.kind.accounts and not any(map(self.silent, views))
 
     @property
     def witness_asked(self) -> bool:
@@ -109,19 +107,30 @@ class CaseView:
 
     @property
     def busy(self) -> str:
-        """Return which node had more work of others than cores, before the run or at its end; empty if none had."""
+        """Return which node was busy with the work of others in a judged phase; empty if none was."""
+        for phase in self.phases:
+            if phase.busy:
+                return phase.busy
+        return ""
+
+    @property
+    def loaded(self) -> str:
+        """Return which node had more work of others than cores, by its load before the run or at its end; empty if none had.
+
+        The load lags by a minute. It counts where nobody looked at the processors.
+        """
         cores = min(self.cores, default=self.extras.node.cores)
-        # The load of the minute before may be that of an earlier case, with as many tasks.
-        looks = {
-            load.host: load.load1 - self.tasks_per_node for load in self.evidence.idle
-        }
-        for change in self.evidence.changes:
-            after = change.load1 - self.tasks_per_node
-            looks[change.host] = max(after, looks.get(change.host, 0.0))
-        host = max(looks, key=lambda name: looks[name], default="")
-        if not host or looks[host] <= cores:
-            return ""
-        return f"{host} had a load of {looks[host]:.1f} beside the tasks on {cores} core(s)"
+        for look in self._looks:
+            # The load of the minute before may be that of an earlier case, with as many tasks.
+            beside = look.load1 - self.tasks_per_node
+            if beside > cores:
+                return f"{look.host} had a load of {beside:.1f} beside the tasks on {cores} core(s)"
+        return ""
+
+    @property
+    def _looks(self) -> Sequence[Load]:
+        """Return the looks at the nodes before the run and at its end."""
+        return *self.evidence.idle, *self.evidence.changes
 
     @cached_property
     def counters(self) -> Mapping[str, Sequence[str]]:
@@ -146,12 +155,8 @@ class CaseView:
     def shared_counters(self) -> Mapping[str, Sequence[str]]:
         """Return the names of the counters that show the load of others, as :attr:`counters`.
 
-        A partition's disk also serves the other partitions. Empty if a device is among them that the kernel says it does not
-        count: before Linux 5.14, md may count a part of a read twice.
+        A partition's disk also serves the other partitions.
         """
-        for view in self._firsts:
-            if set(view.below.unsure).intersection(view.counters):
-                return {}
         return self._by_host(lambda view: view.below.disk_of_partition or view.counters)
 
     def _by_host(
@@ -164,19 +169,18 @@ class CaseView:
                 return {}
         return named
 
-    def silent(self, view: View) -> frozenset[str]:
-        """Return the devices that the kernel says it does not count, if no device of their driver moved anything in the case."""
-        kinds = {
-            name: view.below.names.get(name, "").rstrip("0123456789")
-            for name in view.below.unsure
-        }
-        counting = set()
-        for executions in self.evidence.task_counters.values():
-            for counts in executions:
-                for name, moved in counts.of_host(view.host).items():
-                    if name in kinds and moved and (moved.read or moved.written):
-                        counting.add(kinds[name])
-        return frozenset(name for name in kinds if kinds[name] not in counting)
+    def silent(self, view: View) -> set[str]:
+        """Return the devices below a node's mount that the kernel did not count at the first or the last look, as it says."""
+        devices = view.below.devices + view.below.disks
+        return self._silent.get(view.host, set()).intersection(devices)
+
+    @cached_property
+    def _silent(self) -> Mapping[str, set[str]]:
+        """Return by host what the kernel did not count at the first or the last look."""
+        silent: dict[str, set[str]] = {}
+        for look in self._looks:
+            silent.setdefault(look.host, set()).update(look.silent)
+        return silent
 
     @property
     def _firsts(self) -> Collection[View]:
@@ -187,9 +191,9 @@ class CaseView:
     def with_first(self) -> set[str]:
         """Return the hosts whose counters the first node sees: containers of one kernel over one mount share them."""
         first, views = self.evidence.first, self.evidence.views
-        return {
-            view.host for view in views if first and view.cache_id == first.cache_id
-        }
+        if first is None:
+            return set()
+        return {view.host for view in views if view.cache_id == first.cache_id}
 
     @property
     def on_network(self) -> bool:
@@ -201,7 +205,7 @@ class CaseView:
     def copies(self) -> tuple[float, float]:
         """Return how many bytes the file system writes for each byte, at least and at most."""
         copies = [view.below.copies for view in self.evidence.views] or [(1.0, 1.0)]
-        return min(least for least, _ in copies), max(most for _, most in copies)
+        return min(copies)[0], max(most for _, most in copies)
 
     @property
     def source(self) -> str:
@@ -217,8 +221,7 @@ class CaseView:
 
     def mounted_with(self, names: str) -> bool:
         """Return whether a node mounts the target with one of some options, joined by ``|``."""
-        mounts = [view.mount for view in self.evidence.views if view.mount]
-        return any(option(mount, names) for mount in mounts)
+        return any(option(view.mount, names) for view in self.evidence.views)
 
     @property
     def tasks_per_node(self) -> int:
@@ -228,8 +231,12 @@ class CaseView:
     @property
     def cores(self) -> list[int]:
         """Return the physical cores of the nodes, as far as they are known."""
-        counts = [facts.get("cpu.cores") for facts in self.evidence.nodes]
-        return [count for count in counts if isinstance(count, int)]
+        counts = []
+        for facts in self.evidence.nodes:
+            count = facts.get("cpu.cores")
+            if isinstance(count, int):
+                counts.append(count)
+        return counts
 
     @property
     def memories(self) -> list[int]:
@@ -251,17 +258,28 @@ class PhaseView:
     """A phase of a case, with its executions in order of repetitions."""
 
     case: CaseView
-    phase: PhasePlan
+    plan: PhasePlan
 
     @property
     def access(self) -> Access:
         """Return how the phase touches data."""
-        return self.phase.access
+        return self.plan.access
 
     @property
     def moves_data(self) -> bool:
         """Return whether the phase reads or writes data."""
         return self.access.direction in ("read", "write")
+
+    @cached_property
+    def busy(self) -> str:
+        """Return which node was busy with the work of others while the phase ran; empty if none was."""
+        busy = self.case.loaded
+        for execution in self.executions:
+            if execution.busy is not None:
+                busy = execution.busy
+            if execution.busy:
+                break
+        return busy
 
     @property
     def timed(self) -> bool:
@@ -271,14 +289,14 @@ class PhaseView:
     @property
     def outputs(self) -> Sequence[ToolOutput]:
         """Return the tool's outputs, one for each repetition."""
-        return self.case.evidence.outputs.get(self.phase.name, ())
+        return self.case.evidence.outputs.get(self.plan.name, ())
 
     @cached_property
     def executions(self) -> list[Execution]:
         """Return the executions that left an output, without the warm-up."""
-        counts = self.case.evidence.task_counters.get(self.phase.name, ())
+        counts = self.case.evidence.task_counters.get(self.plan.name, ())
         every = [*counts, *[NO_COUNTS] * len(self.outputs)]
-        first = 0 if self.phase in self.case.plan.prepare else 1
+        first = 0 if self.plan in self.case.plan.prepare else 1
         return [
             Execution(self, first + index, output, every[index])
             for index, output in enumerate(self.outputs)
@@ -294,7 +312,8 @@ class PhaseView:
         """Return in words why nodes left no count, or which left none of an execution of all nodes; empty if nobody knows."""
         if self.case.evidence.uncounted:
             return self.case.evidence.uncounted
-        nodes, gone = {view.host for view in self.case.evidence.views}, set[str]()
+        nodes = {view.host for view in self.case.evidence.views}
+        gone = set[str]()
         for execution in self.executions:
             if execution.counts.expected >= len(nodes) > 1:
                 gone |= nodes.difference(execution.counts.hosts)
@@ -308,25 +327,18 @@ class PhaseView:
         return self.outputs[0].tool if self.outputs else self.case.plan.tool
 
     @cached_property
-    def reported(self) -> list[tuple[Execution, Phase]]:
-        """Return the tool's phases that yield a metric, each with its execution."""
-        names = sorted({name for name, _ in self.phase.rates.values()})
-        return [
-            (execution, phase)
-            for execution in self.executions
-            for name in names
-            for phase in tool_phases(execution.output, name, self.phase.samples)
-        ]
-
-    @property
     def tool_phases(self) -> list[Phase]:
         """Return the tool's phases that yield a metric."""
-        return [phase for _, phase in self.reported]
+        names, phases = {name for name, _ in self.plan.rates.values()}, list[Phase]()
+        for execution in self.executions:
+            for name in sorted(names):
+                phases += tool_phases(execution.output, name, self.plan.samples)
+        return phases
 
     @property
     def bytes_per_node(self) -> int:
         """Return V, the bytes that the phase moves on each node."""
-        return (self.phase.data_bytes or 0) // self.case.plan.nodes
+        return (self.plan.data_bytes or 0) // self.case.plan.nodes
 
 
 @dataclass(frozen=True)
@@ -346,11 +358,8 @@ class Execution:
 
     def run(self, phase: PhasePlan) -> PhaseRun | None:
         """Return when the job script ran a phase in this repetition; None if unknown."""
-        wanted = (self.repetition, phase.within or phase.name)
-        for run in self.case.evidence.runs:
-            if (run.repetition, run.name) == wanted:
-                return run
-        return None
+        name = phase.within or phase.name
+        return self.case.evidence.runs.get((self.repetition, name))
 
     @property
     def complete(self) -> bool:
@@ -359,6 +368,32 @@ class Execution:
             return False
         looked = self.case.kind.accounts and self.case.counters
         return not looked or self.counts.counted(self.case.counters) is not None
+
+    @property
+    def busy(self) -> str | None:
+        """Return how others kept the processors of a node at work while it ran; empty if they did not, None if unknown.
+
+        Containers of one kernel share its processors.
+        """
+        if not self.counts.speaks_of_tasks:
+            return None
+        by_kernel: dict[str, list[TaskLine]] = {}
+        kernels = {view.host: view.cache_id for view in self.case.evidence.views}
+        for line in self.counts.witnesses:
+            kernel = kernels.get(line.host, line.host)
+            by_kernel.setdefault(kernel, []).append(line)
+        found = None
+        for lines in by_kernel.values():
+            looks = [line.processors for line in lines if line.processors]
+            own = whole([line.ticks for line in lines])
+            if not looks or own is None:
+                continue
+            work, idle = looks[0]
+            others = (work - own) / max(1, work + idle)
+            if others >= _WORK_OF_OTHERS and idle <= _IDLE * (work + idle):
+                return f"others kept {others:.0%} of the processors of {lines[0].host} at work, and hardly any was idle"
+            found = ""
+        return found
 
     @property
     def span(self) -> tuple[float, float] | None:
@@ -378,7 +413,9 @@ class Execution:
         if self.case.traits.accounts:
             return self.counts.moved.read
         counted = self.counts.counted(self.case.counters)
-        return None if counted is None else counted.read
+        if counted is None:
+            return None
+        return counted.read
 
     @property
     def found_after(self) -> int | None:
@@ -394,36 +431,27 @@ class Execution:
         """Return the bytes that it moved in a direction, as its tool reports."""
         if self.output.totals:
             return self.output.totals.get(way)
-        phases = [phase for phase in self.output.phases if phase.name == way]
-        return whole([phase.bytes_moved for phase in phases])
+        return whole([phase.bytes_moved for phase in self.output.named(way)])
 
-    def reported_on(self, hosts: Collection[str] | None) -> Reading:
-        """Return the bytes that its tool reports, evenly divided over the nodes, of some hosts; None is all."""
-        share = 1.0 if hosts is None else len(hosts) / self.case.plan.nodes
-        ways = ("read", "write")
-        return Reading(*(round(share * (self.reported(way) or 0)) for way in ways))
-
-    def own(self, hosts: Collection[str] | None = None) -> Reading:
-        """Return the bytes of its tasks on some hosts, or on all.
-
-        The kernel does not know those of servers, nor any of a network's client. Some kernels
-        count nothing. Then the tool's figure stands, evenly divided, or what the tasks asked for.
-        """
-        lines = self.counts.witnesses
-        if hosts is not None:
-            lines = tuple(line for line in lines if line.host in hosts)
-        if self.counts.speaks_of_tasks:
-            if self.case.traits.accounts:
-                return sum((line.moved for line in lines), Reading())
-            if self.reported("read") is None and self.reported("write") is None:
-                return sum((line.asked for line in lines), Reading())
-        return self.reported_on(hosts)
+    @cached_property
+    def reported_bytes(self) -> Reading:
+        """Return the bytes that its tool reports both ways; what it does not report is 0."""
+        return Reading(self.reported("read") or 0, self.reported("write") or 0)
 
     @property
-    def keeps_files(self) -> bool:
-        """Return whether the files that it made stay: fio may remove them, and does beside another load."""
-        removes = self.output.parameters.get("unlink") == "1"
-        return not removes and not self.output.disturber
+    def own(self) -> Reading:
+        """Return the bytes of its tasks.
+
+        The kernel does not know those of servers, nor any of a network's client. Some kernels
+        count nothing. Then the tool's figure stands, or what the tasks asked for.
+        """
+        if not self.counts.speaks_of_tasks:
+            return self.reported_bytes
+        if self.case.traits.accounts:
+            return self.counts.moved
+        if self.reported("read") is None and self.reported("write") is None:
+            return self.counts.asked
+        return self.reported_bytes
 
     @property
     def files_changed(self) -> tuple[tuple[float, float], int] | None:
@@ -432,28 +460,26 @@ class Execution:
         """
         phases = self.output.but_trees
         names = [phase.name for phase in phases]
-        if names not in (["create"], ["remove"]) or not self.keeps_files:
+        if names not in (["create"], ["remove"]) or self.span is None:
             return None
-        if self.view.phase.pauses:
-            return None
-        files = phases[0].operations
-        if self.span is None or files is None:
-            return None
-        return self.span, files if names == ["create"] else -files
+        files = phases[0].operations or 0
+        if names == ["remove"]:
+            files = -files
+        return self.span, files
 
     @property
     def synchronous(self) -> bool:
         """Return whether the kernel counts what the tool asks for: not with an asynchronous engine of a job that moves data."""
-        if self.output.tool != "fio":
-            return True
-        parameters = self.output.parameters
-        jobs: Any = parameters.get("jobs") or {}
+        jobs: Any = self.output.parameters.get("jobs") or {"": {}}
         engines = {job.get("ioengine", "psync") for job in jobs.values()}
-        engines = engines or {parameters.get("engine")}
         return engines - set(METADATA_PHASES) == {"psync"}
 
 
 def whole(counts: Sequence[int | None]) -> int | None:
     """Return the sum of counts; None without any, or if one is unknown."""
-    known = [count for count in counts if count is not None]
-    return sum(known) if known and len(known) == len(counts) else None
+    total = None
+    for count in counts:
+        if count is None:
+            return None
+        total = (total or 0) + count
+    return total

@@ -6,10 +6,12 @@
 - control_pipe: how the first task of a node lets its agent look at the counters
 - job.sh: open the case, run its phases, close it
 - lead_agent: the agent that keeps the lock, and serves the job script of the first node
-- opening: lock, look, guard, make the directory
+- locking: the target's lock, held for as long as the job runs
+- looking: what the first node sees of the target, and the guards that must hold before the first byte
+- opening: how a case enters its target
 - recorder: what moves, what appears and what a tool asks for, several times a second
 - rounds.sh: a job of fio again and again, each time on one probe
-- server: a server of fio or elbencho on one node
+- server: a server of fio on one node
 - servers.sh: clients of all servers
 - target: what a node sees of the target and of expected settings; on Lustre pins, layouts, checksums
 - witness.sh: run a tool, and keep what the kernel forgets with it

@@ -11,17 +11,13 @@ commands, which the job script sends it.
 These commands note their answer under the word OUT (:mod:`iogauge.plan.observations`), because launchers
 mix the nodes' output. ``evict DIR OUT`` drops
 the page cache of all files below a directory. ``pin PINS.json DIR OUT`` puts files or directories
-on storage targets of Lustre. ``spread N DIR`` makes a directory on each of N metadata targets of
-Lustre, and refuses the case if one does not lie there. ``stripe-directory WORD... DIR KEEP`` makes a directory, and
-``lfs setdirstripe`` decides where directories in it lie. ``on-metadata-targets DIR KEEP`` prints where those with files
-lie. ``passed-on DIR... KEEP`` prints the layouts that directories on Lustre pass on to new files.
-``fill LEVEL MOST NEED DIR KEEP`` fills the target up to a level in percent. Its files in DIR have MOST bytes together at
-most, and leave the NEED bytes of the case. ``facts DIR OUT`` writes the node's fingerprint and counters, and never fails.
+on storage targets of Lustre.
+``facts DIR OUT`` writes the node's fingerprint and counters, and never fails.
 
 ``checksums on|off DIR KEEP`` switches Lustre's checksums after saving the old values in the
 directory KEEP; ``restore KEEP`` restores them. ``remove DIR SECONDS`` removes a case's directory,
 or as much of it as the time allows (0: all). ``empty DIR`` removes its content. ``turns`` says what
-a needle measures next. ``streams`` measures streams between the nodes. ``fill``, ``turns``, ``streams`` and ``walk`` are extras (:mod:`iogauge.core.registry`).
+a needle measures next. ``failover`` writes across a failure, and checks what was acknowledged. ``turns`` and ``failover`` are extras (:mod:`iogauge.core.registry`).
 
 A command that fails ends with status 1 and a line that gives the reason. Paths may begin with a
 variable, see :func:`iogauge.core.paths.expand`.
@@ -29,7 +25,6 @@ variable, see :func:`iogauge.core.paths.expand`.
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from typing import TYPE_CHECKING, Any
@@ -63,7 +58,6 @@ def _facts(directory: str, out: str) -> int:
             "fingerprint": probes.collect(
                 path, processes=[*filter(None, [server_here()])]
             ),
-            "clock": host.read_clock().to_json(),
             "versions": between.versions(),
         }
         _answer(out, answer)
@@ -110,40 +104,6 @@ def _empty(directory: str) -> int:
     return 0
 
 
-#: Commands of which only a case on Lustre has need.
-_FOR_LUSTRE = {
-    "pin",
-    "spread",
-    "stripe-directory",
-    "on-metadata-targets",
-    "passed-on",
-    "checksums",
-}
-
-
-def _on_lustre(argv: list[str]) -> int | None:
-    """Run a command for Lustre; return its exit status, or None for another command."""
-    from iogauge.job import target
-
-    match argv:
-        case ["pin", pins_file, directory, out]:
-            return _answer(out, target.pin(pins_file, expand(directory)))
-        case ["spread", count, directory]:
-            return target.refuse(target.spread(int(count), expand(directory)))
-        case ["stripe-directory", *words, directory, _]:
-            return target.refuse(target.stripe_directory(words, expand(directory)))
-        case ["on-metadata-targets", directory, _]:
-            print(json.dumps(target.with_files(expand(directory))))
-            return 0
-        case ["passed-on", *paths, _]:
-            print(json.dumps(target.passed_on_by([expand(path) for path in paths])))
-            return 0
-        case ["checksums", ("on" | "off") as state, directory, folder]:
-            target.switch_checksums(state, directory, folder)
-            return 0
-    return None
-
-
 def _of_an_extra(argv: list[str]) -> int | None:
     """Run a command that an extra provides; return its exit status, or None for another command."""
     from iogauge.core import registry
@@ -181,8 +141,15 @@ def _command(argv: list[str]) -> int | None:
             from iogauge.job.opening import restore_settings
 
             return restore_settings(folder)
-        case [word, *_] if word in _FOR_LUSTRE:
-            return _on_lustre(argv)
+        case ["pin", pins_file, directory, out]:
+            from iogauge.job.target import pin
+
+            return _answer(out, pin(pins_file, expand(directory)))
+        case ["checksums", ("on" | "off") as state, directory, folder]:
+            from iogauge.job.target import switch_checksums
+
+            switch_checksums(state, directory, folder)
+            return 0
     return _of_an_extra(argv)
 
 

@@ -11,9 +11,20 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from iogauge.node import kernel
-from iogauge.node.counters import Reading, read_all
-from iogauge.node.host import check_clock
-from iogauge.plan.observations import COUNTERS, TASKS, append, line_of
+from iogauge.node.counters import (
+    Reading,
+    not_the_kernels,
+    processor_ticks,
+    read_all,
+)
+from iogauge.plan.observations import (
+    COUNTERS,
+    TASKS,
+    UNCOUNTED,
+    append,
+    line_of,
+    note,
+)
 
 #: Named pipes in the stage directory, with ``.<host>``: questions, and the answers with ``.said`` behind.
 AGENT: Final = "agent"
@@ -48,6 +59,9 @@ class ControlPipe:
         self._waiting = b""
         self._looks = self._tasks = ""
         self._told_at = time.monotonic()
+        uncounted = not_the_kernels()
+        if uncounted:
+            note(UNCOUNTED, uncounted)
         for pipe in self._places:
             os.mkfifo(pipe, 0o600)
         # Open for both ways: nobody waits for the other end, and the question is never at an end.
@@ -73,11 +87,6 @@ class ControlPipe:
                 ):
                     yield Task(int(process), int(start))
                 case [("before" | "after") as when, execution]:
-                    try:
-                        check_clock()
-                    except OSError as error:
-                        self._fail(line, error)
-                        continue
                     self._look(when, execution)
                     self._say(line)
                 case ["sync", _]:
@@ -97,12 +106,9 @@ class ControlPipe:
             kernel.syncfs(self._directory)
             kernel.syncfs(self._directory)
         except OSError as error:
-            self._fail(question, error)
+            self._say(b"failed %b: %b" % (question, str(error).encode()))
         else:
             self._say(question)
-
-    def _fail(self, question: bytes, error: OSError) -> None:
-        self._say(b"failed %b: %b" % (question, str(error).encode()))
 
     def _look(self, when: str, execution: str) -> None:
         """Look at all counters before an execution, and after it at those that differ.
@@ -118,7 +124,8 @@ class ControlPipe:
             for name, reading in counts.items():
                 if self._before.get(name, ()) != reading:
                     changed[name] = reading
-        self._looks += line_of(COUNTERS, [execution, when, changed])
+        look = [execution, when, changed, processor_ticks()]
+        self._looks += line_of(COUNTERS, look)
         if when == "after":
             append(self._looks)
             self._looks = ""
@@ -126,7 +133,9 @@ class ControlPipe:
     @property
     def pause_s(self) -> float:
         """Return the seconds after which to call :meth:`settle`, if nothing comes before."""
-        return _QUIET_S if self._tasks else math.inf
+        if not self._tasks:
+            return math.inf
+        return _QUIET_S
 
     def settle(self) -> None:
         """Write what tasks told, once they tell no more; raises OSError of the stage.

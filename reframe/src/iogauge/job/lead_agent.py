@@ -12,7 +12,7 @@ import os
 import select
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
@@ -24,9 +24,9 @@ from iogauge.job.opening import prepare
 from iogauge.job.recorder import EXACT, Recorder, note_found
 from iogauge.node import files as contents
 from iogauge.node.files import Block, Sample
-from iogauge.node.identity import is_upper
+from iogauge.node.identity import upper_of
 from iogauge.node.kinds import kind_of
-from iogauge.node.mounts import find_mount, upper_directory
+from iogauge.node.mounts import find_mount
 from iogauge.node.view import View
 from iogauge.plan.observations import CONTENTS, UNCOUNTED, note
 from iogauge.plan.stage import ALIVE, OPENED, REFUSAL, REFUSED, WORD, JobOrder, Opened
@@ -45,24 +45,26 @@ class Sampler:
 
     def take(self, repetition: int, after: str, directory: str) -> None:
         """Write a sample to the stage, or why there is none; raises OSError of the stage alone."""
-        known = self._written.get(directory) if after == "read" else None
-        way: Final = "read" if after == "read" else "write"
+        known = None
+        sample = Sample(repetition=repetition, after="write")
+        if after == "read":
+            known = self._written.get(directory)
+            sample = replace(sample, after="read")
         try:
             blocks, files, direct = processes.call_in_time(
                 directory,
                 lambda: contents.take_sample(directory, known, kind_of(self.type).maps),
                 _ANSWER_S,
             )
-            sample = Sample(
-                repetition=repetition,
-                after=way,
-                blocks=tuple(blocks),
-                files=tuple(files),
-                direct=direct,
+            sample = replace(
+                sample, blocks=tuple(blocks), files=tuple(files), direct=direct
             )
+        except processes.NoAnswer:
+            why = f"{directory} did not answer in {_ANSWER_S:.0f} s"
+            sample = replace(sample, problem=why)
         except OSError as error:
-            sample = Sample(repetition=repetition, after=way, problem=str(error))
-        if way == "write":
+            sample = replace(sample, problem=str(error))
+        if after != "read":
             self._written[directory] = sample.blocks
         note(CONTENTS, sample.to_json())
 
@@ -84,20 +86,18 @@ def open_case(order_file: str, run: Callable[[list[str]], int]) -> int:
             print(visible(f"{REFUSAL}{reason}"), file=sys.stderr)
         if reasons:
             return REFUSED
-        keeper = _LeadAgent(order, opened, run)
+        agent = _LeadAgent(order, opened, run)
         try:
-            keeper.serve(leaving)
+            agent.serve(leaving)
         finally:
-            keeper.recorder.write()
+            agent.recorder.write()
     return 0
 
 
 def _is_exact(kind: str, view: View | None) -> bool:
     """Return whether a file system says at any time how many inodes are in use; an overlay says it of its upper directory's."""
-    mount = view.mount if view else None
-    upper = upper_directory(mount) if mount else None
-    if mount and upper and is_upper(mount, upper) and (beneath := find_mount(upper)):
-        kind = beneath.type
+    if view and kind == "overlay":
+        kind = find_mount(upper_of(view.mount) or view.path).type
     return kind in EXACT
 
 
@@ -115,13 +115,16 @@ class _LeadAgent:
         self, order: JobOrder, opened: Opened, run: Callable[[list[str]], int]
     ) -> None:
         view, self._run = opened.view, run
-        held_by = opened.directory if _is_exact(order.type, view) else None
-        self.recorder = Recorder(
-            view.counters if view else (), held_by, opened.directory
-        )
+        held_by = None
+        if _is_exact(order.type, view):
+            held_by = opened.directory
+        counters: Sequence[str] = ()
+        if view:
+            counters = view.counters
+        self.recorder = Recorder(counters, held_by, opened.directory)
         self._directory = opened.directory
         self._sampler = Sampler(order.type)
-        self._bell: ControlPipe | None = None
+        self._pipe: ControlPipe | None = None
 
     def serve(self, leaving: contextlib.ExitStack) -> None:
         """Obey the job script until it says "end", or is gone with all its children.
@@ -129,8 +132,8 @@ class _LeadAgent:
         The answer to a line is the line, after ``done`` or ``failed``, see :meth:`_obey`.
         """
         try:
-            self._bell = ControlPipe(self._directory)
-            leaving.callback(self._bell.close)
+            self._pipe = ControlPipe(self._directory)
+            leaving.callback(self._pipe.close)
         except OSError as error:
             why = f"no named pipe in the stage directory: {error}"
             _say(f"iogauge: no counters of this node: {why}")
@@ -146,20 +149,24 @@ class _LeadAgent:
                 done = self._done(os.fsdecode(line))
                 sys.stdout.flush()  # What the command said comes before the answer.
                 # On a line of its own, even if the script has lost the end of one for which it waited in vain.
-                sys.stdout.buffer.write(b"\ndone " if done else b"\nfailed ")
-                sys.stdout.buffer.write(line + b"\n")
+                answer = b"\nfailed "
+                if done:
+                    answer = b"\ndone "
+                sys.stdout.buffer.write(answer + line + b"\n")
                 sys.stdout.flush()
 
     def _heard(self) -> bytes:
         """Return what the job script says next; meanwhile look at the target, and answer the first task of this node."""
-        waits: list[int | ControlPipe] = [0, *([self._bell] if self._bell else [])]
+        waits: list[int | ControlPipe] = [0]
+        if self._pipe:
+            waits.append(self._pipe)
         while True:
             ready = select.select(waits, [], [], self.recorder.pause_s)[0]
-            if self._bell and self._bell in ready:
-                for task in self._bell.answer():
+            if self._pipe and self._pipe in ready:
+                for task in self._pipe.answer():
                     self.recorder.take(task)
-            if self._bell:
-                self._bell.settle()
+            if self._pipe:
+                self._pipe.settle()
             self.recorder.look()
             if 0 in ready:
                 return os.read(0, 4096)

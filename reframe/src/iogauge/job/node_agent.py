@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import select
 import signal
 import socket
@@ -116,17 +117,16 @@ class _NodeAgent:
                     server = Server(self._program, interface)
                     leaving.callback(server.end)
                     observations.note(observations.SERVER, [server.address, server.pid])
-                bell = None
+                pipe = None
                 # The agent that keeps the lock attends its own node.
                 if not os.path.exists(f"{AGENT}.{host}"):
-                    with contextlib.suppress(
-                        OSError
-                    ):  # no named pipes there: no witness of counters
-                        bell = ControlPipe(expand(directory))
-                        leaving.callback(bell.close)
+                    # Without named pipes there is no witness of counters.
+                    with contextlib.suppress(OSError):
+                        pipe = ControlPipe(expand(directory))
+                        leaving.callback(pipe.close)
                 observations.note(files.VIEW, view.to_json())
                 while not self._why:
-                    self._answer(bell)
+                    self._answer(pipe)
                     self._look()
                     if server and not server.runs():
                         self._why = f"{self._name} ended by itself"
@@ -134,10 +134,11 @@ class _NodeAgent:
             self._why = str(error)
         if self._why == "a signal":
             return 0
-        what = f"{self._name} server" if self._program else "agent"
-        print(
-            visible(f"iogauge: {what} failed on {host}: {self._why}"), file=sys.stderr
-        )
+        what = "agent"
+        if self._program:
+            what = f"{self._name} server"
+        text = f"iogauge: {what} failed on {host}: {self._why}"
+        print(visible(text), file=sys.stderr)
         return 1
 
     def _answer(self, pipe: ControlPipe | None) -> None:
@@ -182,60 +183,57 @@ def await_all(nodes: int, tool: str, launcher: int, seconds: float) -> int:
     reached: set[str] = set()
     reader = observations.Reader(Path())
     while True:
-        over = time.monotonic() >= deadline
-        ended = not processes.started(launcher)
-        if (
-            over
-            or ended
-            or len(list(Path().glob(f"{observations.SEEN}.*.jsonl"))) >= nodes
-        ):
+        why = ""
+        if not processes.started(launcher):
+            why = "and what started them has ended"
+        if time.monotonic() >= deadline:
+            why = f"within {seconds:.0f} s"
+        if why or len([*Path().glob(f"{observations.SEEN}.*.jsonl")]) >= nodes:
             found = reader.read()
-            if refusals := [
-                text for _, _, text in found.each(observations.REFUSES, str)
-            ]:
-                for text in refusals:
-                    print(visible(f"{files.REFUSAL}{text}"))
+            refusals = [text for _, _, text in found.each(observations.REFUSES, str)]
+            for text in refusals:
+                print(visible(f"{files.REFUSAL}{text}"))
+            if refusals:
                 return files.REFUSED
             there = set(found.by_host(files.VIEW))
-            served = {
-                host: str(words[0])
-                for host, words in found.by_host(observations.SERVER).items()
-            }
+            servers = found.by_host(observations.SERVER)
+            served = {host: str(words[0]) for host, words in servers.items()}
             if tool:
                 if _apart(tool, served):
                     return 1
-                reached |= {
-                    h for h in there - reached if h in served and _reach(served[h])
-                }
-            if len(reached if tool else there) >= nodes:
+                reached |= _reached(served, there - reached)
+                there = reached
+            if len(there) >= nodes:
                 _write(found)
                 return 0
-            if over or ended:
-                why = (
-                    f"within {seconds:.0f} s"
-                    if over
-                    else "and what started them has ended"
-                )
-                _complain(tool, nodes, reached if tool else there, served, why)
+            if why:
+                _complain(tool, nodes, there, served, why)
                 return 1
         time.sleep(0.2)
 
 
-def _reach(address: str) -> bool:
-    host, _, port = address.partition(",")
-    with contextlib.suppress(OSError), socket.create_connection((host, int(port)), 3):
-        return True
-    return False
+def _reached(served: dict[str, str], hosts: set[str]) -> set[str]:
+    """Return those of some hosts whose servers can be reached."""
+    reached = set()
+    for host in hosts & served.keys():
+        address, _, port = served[host].partition(",")
+        with (
+            contextlib.suppress(OSError),
+            socket.create_connection((address, int(port)), 3),
+        ):
+            reached.add(host)
+    return reached
 
 
 def _apart(tool: str, served: dict[str, str]) -> bool:
     """Print whether servers have one address: they would share their files."""
     used = Counter(address.partition(",")[0] for address in served.values())
-    shared = [address for address, count in used.items() if count > 1]
-    if shared:
-        why = f"several nodes serve at {shared[0]}; name their interface in extras.interface"
-        print(visible(f"iogauge: {tool} servers failed: {why}"))
-    return bool(shared)
+    for address, count in used.items():
+        if count > 1:
+            why = f"several nodes serve at {address}; name their interface in extras.interface"
+            print(visible(f"iogauge: {tool} servers failed: {why}"))
+            return True
+    return False
 
 
 def _complain(
@@ -249,26 +247,22 @@ def _complain(
     for host in sorted(served.keys() - there):
         where = f"{served[host]}, which cannot be reached from {os.uname().nodename}"
         print(visible(f"iogauge: {host} serves at {where}"))
-    hosts = Path(files.HOSTFILE)
-    if hosts.exists():
-        silent = {
-            line.split()[0] for line in hosts.read_text().splitlines() if line.strip()
-        } - there
-        print(visible(f"iogauge: no answer of {', '.join(sorted(silent))}"))
-    what = f"{tool} servers" if tool else "agents"
+    with contextlib.suppress(OSError):
+        hosts = re.findall(r"(?m)^(\S+)", Path(files.HOSTFILE).read_text())
+        silent = sorted(set(hosts) - there)
+        print(visible(f"iogauge: no answer of {', '.join(silent)}"))
+    what = "agents"
+    if tool:
+        what = f"{tool} servers"
     names = ", ".join(sorted(there)) or "none"
-    print(
-        visible(
-            f"iogauge: {what} failed: {len(there)} of {nodes} nodes answered {why} ({names})"
-        )
-    )
+    answered = f"{len(there)} of {nodes} nodes answered {why} ({names})"
+    print(visible(f"iogauge: {what} failed: {answered}"))
 
 
 def _write(found: observations.NodeObservations) -> None:
     """Write the addresses of the servers for fio."""
-    servers = sorted(found.by_host(observations.SERVER).items())
-    if not servers:
-        return
-    Path(files.SERVERS).write_text(
-        "".join(f"{host} {address} {pid}\n" for host, (address, pid) in servers)
-    )
+    lines = []
+    for host, (address, pid) in sorted(found.by_host(observations.SERVER).items()):
+        lines.append(f"{host} {address} {pid}\n")
+    if lines:
+        Path(files.SERVERS).write_text("".join(lines))

@@ -1,5 +1,5 @@
 """What the agent on the first node sees several times a second: when bytes moved and files appeared, and when the tool
-printed. It also sees what the tool's processes ask the kernel for, and what hides the case's directory from them.
+printed. It also sees what the tool's processes ask the kernel for, and which libraries they have loaded.
 
 The counters are those of block devices, of the client of NFS, or of Lustre's client if root runs the job. Some file systems say
 at any time how many inodes and bytes are in use; then these are counted too. The kernel says of each process what it passed to
@@ -13,26 +13,24 @@ from __future__ import annotations
 
 import contextlib
 import os
-import select
 import time
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from typing import Final
 
 from iogauge.core.processes import parent
+from iogauge.core.vocabulary import ENVIRONMENT
 from iogauge.job.control_pipe import Task
 from iogauge.node.between import (
     Library,
     library_of,
-    of_processes,
-    preloaded_names,
 )
 from iogauge.node.counters import Reading, follow
-from iogauge.node.mounts import Mount, no_barriers, parse_mountinfo
+from iogauge.node.mounts import seen_at
 from iogauge.plan.observations import (
     ASKED,
+    ELSEWHERE,
     FOUND,
-    HIDDEN,
     LOADED,
     MOST_FOUND,
     MOVED,
@@ -65,7 +63,8 @@ _CLOSE_EXACT_S: Final = 0.002
 #: What moves after a tool has begun, and hardly before.
 _BEGUN_BYTES: Final = 4 << 20
 _BEGUN_FILES: Final = 20
-#: Looks at a task after which its libraries are noted: a script needs time before it becomes the tool.
+#: Looks at a task's program after which its libraries are noted: the loader needs time, and a wrapper may become the tool
+#: late.
 _LIBRARIES_AT: Final = (3, 20, 100)
 #: The look at which all tasks of the node are looked at, once. To list the libraries of a process takes 0.4 ms, so the last
 #: of these processes are asked, which are tools and not the shells that started them.
@@ -95,9 +94,8 @@ def _files_below(directory: str) -> Iterator[str]:
     """Yield files up to the first symbolic link; what cannot be read is left out.
 
     A directory is read as a whole before those in it, so that a link beside them is found. Of a large tree a few
-    directories are enough. A hard link is no file of its own. Some file systems give all names one number: only a file's status tells then.
+    directories are enough.
     """
-    numbers: set[int] = set()
     waiting = [directory]
     while waiting:
         with contextlib.suppress(OSError), os.scandir(waiting.pop()) as entries:
@@ -107,13 +105,7 @@ def _files_below(directory: str) -> Iterator[str]:
                 if entry.is_dir(follow_symlinks=False):
                     waiting.append(entry.path)
                 elif entry.is_file(follow_symlinks=False):
-                    number = entry.inode()
-                    if (
-                        number not in numbers
-                        or entry.stat(follow_symlinks=False).st_nlink == 1
-                    ):
-                        numbers.add(number)
-                        yield entry.path
+                    yield entry.path
 
 
 def _content(file: str) -> bytes:
@@ -147,7 +139,8 @@ def tasks_beside(task: int) -> list[int]:
     """Return all that descends from what started a task's shell, as the other tasks of its node; empty if there is nothing."""
     with contextlib.suppress(OSError, ValueError, IndexError):
         launcher = parent(parent(task))
-        return _tree(launcher, _MANY_PROCESSES)[1:] if launcher > 1 else []
+        if launcher > 1:
+            return _tree(launcher, _MANY_PROCESSES)[1:]
     return []
 
 
@@ -174,9 +167,6 @@ class Libraries:
     def of(self, processes: Sequence[int]) -> list[Library]:
         """Return those of processes, without those that are gone or another user's."""
         found: dict[str, Library] = {}
-        for environ in of_processes(processes):
-            for name in preloaded_names(environ):
-                found[name] = Library(name, "", ())
         for pid in processes:
             with contextlib.suppress(OSError):
                 program = os.readlink(f"/proc/{pid}/exe")
@@ -202,80 +192,18 @@ def _executable(pid: int) -> set[str]:
     return files
 
 
-class Mounts:
-    """What hides a directory, or a part of it, from a process: mounts over it or in it, that are not the target's.
-
-    ``own`` is the target's mount; without it, it is what the directory lies on now. While a container is made, its mounts do
-    not show the directory, or change between two looks at them. Nothing is hidden then, and ``unsettled`` says to look again.
-    """
-
-    def __init__(
-        self, process: int | str, directory: str, own: Mount | None = None
-    ) -> None:
-        """Read the mounts of a process; raises OSError."""
-        self._directory, self._root = directory, f"/proc/{process}/root"
-        # What is opened shows the mounts below the root of that moment.
-        self._root_then = _number_of(self._root)
-        # Open for as long as it is asked for changes.
-        file = os.open(f"/proc/{process}/mountinfo", os.O_RDONLY | os.O_CLOEXEC)
-        self._file = os.fdopen(file, "rb", buffering=0)
-        self._changed = select.poll()
-        self._changed.register(self._file, select.POLLPRI)
-        self.own = own
-        self._read()
-
-    def look(self) -> list[str]:
-        """Return type, source and point of the mount that hides the directory now, or nothing.
-
-        A target's own mount that lost its barriers counts too: fsync would empty no write cache any more. The kernel
-        says whether the mounts have changed.
-        """
-        if self.unsettled or self._changed.poll(0):
-            self._read()
-        return self._hides
-
-    def _read(self) -> None:
-        self._file.seek(0)
-        text = self._file.read().decode("utf-8", "surrogateescape")
-        inside = f"{self._directory}/"
-        at = [
-            m
-            for m in parse_mountinfo(text)
-            if inside.startswith(f"{m.point.rstrip('/')}/")
-            or m.point.startswith(inside)
-        ]
-        self._hides: list[str] = []
-        root = _number_of(self._root)
-        absent = root is not None and not os.path.lexists(self._root + inside)
-        # The kernel tells of a change before the process has its new root.
-        moved = root is not None and root != self._root_then
-        self.unsettled = absent or moved or bool(self._changed.poll(0))
-        if absent or not at:
-            return
-        mount = at[-1]  # hides those before it
-        self.own = own = self.own or mount
-        if self.unsettled:
-            return
-        lost = "" if no_barriers(own) else no_barriers(mount)
-        if lost or _is_another(mount, own):
-            point = f"{mount.point} with {lost}" if lost else mount.point
-            self._hides = [mount.type, mount.source, point]
-
-
-def _number_of(path: str) -> tuple[int, int] | None:
-    """Return the device and the inode of a path; None if there is none, or nobody may know."""
-    with contextlib.suppress(OSError):
-        found = os.stat(path)
-        return found.st_dev, found.st_ino
-    return None
-
-
-def _is_another(mount: Mount, own: Mount) -> bool:
-    """Return whether a mount is of another file system. One that an automounter mounted again has the same source."""
-    return mount.device != own.device and (mount.type, mount.source) != (
-        own.type,
-        own.source,
-    )
+def elsewhere(processes: Sequence[int], directory: str) -> list[str]:
+    """Return the file systems that tools among processes see at a directory, and this process does not."""
+    found = set[str]()
+    for pid in processes:
+        with contextlib.suppress(OSError):
+            program = os.path.basename(os.readlink(f"/proc/{pid}/exe"))
+            own, other = (os.readlink(f"/proc/{at}/ns/mnt") for at in ("self", pid))
+            if program in ENVIRONMENT and own != other:
+                seen, here = seen_at(directory, pid), seen_at(directory)
+                for place in seen.keys() - here.keys():
+                    found.add(f"{seen[place].type} from {seen[place].source}")
+    return sorted(found)
 
 
 class _Log:
@@ -306,45 +234,33 @@ class Recorder:
     """Writes what it sees to the stage, if it has changed.
 
     ``counters`` are block devices (``MAJOR:MINOR``), the point of a mounted NFS, or the name of a
-    Lustre file system. ``held_by`` is a directory on a target whose inodes are counted. ``directory`` is the
-    case's.
+    Lustre file system. ``held_by`` is a directory on a target whose inodes are counted, ``directory`` that of the case.
     """
 
     def __init__(
         self,
         counters: Sequence[str],
         held_by: str | None = None,
-        directory: str | None = None,
+        directory: str = "",
     ) -> None:
         """Open the counters; what cannot be read is left out."""
         self._looks: list[Callable[[], Reading]] = []
         self._lines: list[str] = []
-        kinds = (MOVED, ASKED, HIDDEN, LOADED, PROCESSES, PRINTED)
-        self._logs = [_Log(what, self._lines) for what in kinds]
-        self._activity, self._asked, self._hidden, *_ = self._logs
-        *_, self._loaded, self._processes, self._printed = self._logs
+        kinds = (MOVED, ASKED, LOADED, ELSEWHERE, PROCESSES, PRINTED)
+        self._logs = {what: _Log(what, self._lines) for what in kinds}
         self._output = ""
         self._starting_until = self._close_until = 0.0
         self._total = self._at_begin = (0, 0)
         self._task: int | None = None
         self._libraries = Libraries()
-        self._looks_at_task = 0
+        self._directory, self._program, self._looks_at_task = directory, "", 0
         self._asked_before = self._asked_most = (0, 0)
         self._held_by: int | None = None
-        self._directory = directory
-        #: By namespace of mounts: first this process's own.
-        self._mounts: dict[str, Mounts] = {}
         if held_by is not None:
             with contextlib.suppress(OSError):
                 self._held_by = os.open(
                     held_by, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
                 )
-        if directory is not None:
-            with contextlib.suppress(OSError):
-                self._mounts[os.readlink("/proc/self/ns/mnt")] = Mounts(
-                    "self", directory
-                )
-        self._own = next((mounts.own for mounts in self._mounts.values()), None)
         for name in counters:
             with contextlib.suppress(OSError, ValueError):
                 look = follow(name)
@@ -360,13 +276,11 @@ class Recorder:
     def begin(self, output: str = "", server: int | None = None) -> None:
         """Look often for a while: a phase begins. Its tool prints to the file ``output``, or its ``server`` does the work."""
         self._output = output
-        self._processes.settle()
+        self._logs[PROCESSES].settle()
         self._task, self._looks_at_task = server, 0
         # A server has worked in earlier phases.
-        self._asked_before, self._asked_most = (
-            asked_by(self._task_tree(_MANY_PROCESSES)),
-            (0, 0),
-        )
+        self._asked_before = asked_by(self._task_tree(_MANY_PROCESSES))
+        self._asked_most = 0, 0
         for _ in range(_TRIES):
             if self.look():
                 break
@@ -381,7 +295,9 @@ class Recorder:
             return STARTING_S
         if now < self._close_until - CLOSE_FOR_S + FIRST_FOR_S:
             return FIRST_S
-        return CLOSE_S if now < self._close_until else PAUSE_S
+        if now < self._close_until:
+            return CLOSE_S
+        return PAUSE_S
 
     def look(self) -> bool:
         """Record what is seen, unless nothing has changed; raises OSError of the stage alone.
@@ -403,15 +319,20 @@ class Recorder:
             return True
         if self._late(now):
             return False
-        read, written = sum(one.read for one in seen), sum(one.written for one in seen)
-        self._activity.note(now, [read, written, *([files] if files else [])])
-        self._total = read + written, files
+        moved = sum(seen, Reading())
+        counts = [moved.read, moved.written]
+        if files:
+            counts.append(files)
+        self._logs[MOVED].note(now, counts)
+        self._total = moved.read + moved.written, files
         self._notice_begin()
         return True
 
     def _late(self, began: float) -> bool:
         """Return whether a look took too long, so that its time says little."""
-        exact_s = _EXACT_S if self.pause_s == PAUSE_S else _CLOSE_EXACT_S
+        exact_s = _CLOSE_EXACT_S
+        if self.pause_s == PAUSE_S:
+            exact_s = _EXACT_S
         return time.clock_gettime(time.CLOCK_BOOTTIME) - began > exact_s
 
     def _look_at_output(self) -> None:
@@ -422,75 +343,64 @@ class Recorder:
         with contextlib.suppress(OSError):
             size = os.stat(self._output).st_size
         if not self._late(now):
-            self._printed.note(now, size)
+            self._logs[PRINTED].note(now, size)
 
     def _look_at_task(self) -> None:
         """Note what the first task of this node has asked for."""
         now = time.clock_gettime(time.CLOCK_BOOTTIME)
-        processes = self._task_tree(
-            _MANY_PROCESSES if self.pause_s == PAUSE_S else _MOST_PROCESSES
-        )
+        most = _MOST_PROCESSES
+        if self.pause_s == PAUSE_S:
+            most = _MANY_PROCESSES
+        processes = self._task_tree(most)
         asked = asked_by(processes)
         if not processes or self._late(now):
             return
         # A child may end while the others are looked at.
-        ways = zip(asked, self._asked_before, self._asked_most, strict=True)
-        read, written = (max(sums - before, most) for sums, before, most in ways)
+        before, highest = self._asked_before, self._asked_most
+        read = max(asked[0] - before[0], highest[0])
+        written = max(asked[1] - before[1], highest[1])
         self._asked_most = read, written
-        self._asked.note(now, [read, written])
-        self._processes.note(now, len(processes))
-        self._look_at_mounts(now, processes)
+        self._logs[ASKED].note(now, [read, written])
+        self._logs[PROCESSES].note(now, len(processes))
+        with contextlib.suppress(OSError):
+            program = os.readlink(f"/proc/{processes[-1]}/exe")
+            if program != self._program:
+                self._program, self._looks_at_task = program, 0
         self._looks_at_task += 1
         if self._looks_at_task == _ALL_AT and self._task is not None:
-            processes = tasks_beside(self._task)
-            self._look_at_mounts(now, processes)
-            processes = processes[-_MOST_PROCESSES:]
+            processes = tasks_beside(self._task)[-_MOST_PROCESSES:]
         if self._looks_at_task in _LIBRARIES_AT:
-            self._loaded.note(now, self._libraries.of(processes))
+            self._logs[LOADED].note(now, self._libraries.of(processes))
+            places = elsewhere(processes, self._directory)
+            if places:
+                self._logs[ELSEWHERE].note(now, places)
 
     def _task_tree(self, most: int) -> list[int]:
         """Return the first task's processes, up to a number."""
-        return [] if self._task is None else _tree(self._task, most)
+        if self._task is None:
+            return []
+        return _tree(self._task, most)
 
     def _notice_begin(self) -> None:
         """Look still more often if the tool has begun since the phase did."""
-        moved, files = (
-            abs(after - before)
-            for after, before in zip(self._total, self._at_begin, strict=True)
-        )
-        begun = (
-            max(moved, sum(self._asked_most)) >= _BEGUN_BYTES or files >= _BEGUN_FILES
-        )
+        moved = abs(self._total[0] - self._at_begin[0])
+        files = abs(self._total[1] - self._at_begin[1])
+        moved = max(moved, sum(self._asked_most))
+        begun = moved >= _BEGUN_BYTES or files >= _BEGUN_FILES
         if self._starting_until and begun:
-            self._starting_until, self._close_until = (
-                0.0,
-                time.monotonic() + CLOSE_FOR_S,
-            )
-
-    def _look_at_mounts(self, now: float, processes: Sequence[int]) -> None:
-        """Note a mount that hides the case's directory or a part of it, also from a tool with mounts of its own."""
-        if self._directory is None or self._own is None:
-            return
-        for pid in processes:
-            with contextlib.suppress(OSError):
-                space = os.readlink(f"/proc/{pid}/ns/mnt")
-                # A root that moves takes its mounts out of sight of those who opened them before.
-                if space not in self._mounts or self._mounts[space].unsettled:
-                    self._mounts[space] = Mounts(pid, self._directory, self._own)
-        for mounts in self._mounts.values():
-            if hides := mounts.look():
-                self._hidden.note(now, hides)
+            self._starting_until = 0.0
+            self._close_until = time.monotonic() + CLOSE_FOR_S
 
     def _inodes(self) -> int:
         """Return the inodes in use, 0 if the file system does not count them."""
         if self._held_by is None:
             return 0
         status = os.fstatvfs(self._held_by)
-        return status.f_files - status.f_ffree if status.f_files else 0
+        return max(0, status.f_files - status.f_ffree)
 
     def write(self) -> None:
         """Write the waiting lines; raises OSError."""
-        for log in self._logs:
+        for log in self._logs.values():
             log.settle()
         lines, self._lines[:] = "".join(self._lines), []
         if lines:

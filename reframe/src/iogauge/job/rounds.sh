@@ -6,7 +6,7 @@
 # The agent says which probe has its turn (iogauge_extras/needle/turns.py): first in ROUNDS rounds, then once more of
 # those that seem slow. A probe is a job of the job file, or a server: SERVERS has a line "host address,port pid"
 # for each (servers.sh). Prints a line "needle ROUND PROBE" before each of fio's results. Each fio gets $IOG_TOKEN
-# with .ROUND.PROBE added, and the round in $IOG_ROUND, for names of files. The first failure ends it, with the status of what failed.
+# with .ROUND.PROBE added. The first failure ends it, with the status of what failed.
 
 # shellcheck source-path=SCRIPTDIR source=background.sh
 . "${0%/*}/background.sh"
@@ -19,7 +19,7 @@ iog_end_on_signal
 
 turn() {
     echo "needle $round $probe"
-    IOG_TOKEN=$token.$round.$probe IOG_ROUND=$round iog_run fio --output-format=json "$option" "$job" </dev/null
+    IOG_TOKEN=$token.$round.$probe iog_run fio --output-format=json "$option" "$job" </dev/null
 }
 
 : >"$job.turns" || exit

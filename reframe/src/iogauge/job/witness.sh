@@ -5,7 +5,7 @@
 #   witness.sh STAGE EXECUTION [--sync DIRECTORY] --look before|after   on a node whose server does the work
 #
 # After a command that ended well there is a line in STAGE/tasks.HOST: seconds since boot, and the sums of /proc/PID/io
-# of this shell, the command and all children that it waited for (plan/observations.py). What the tool prints, and where a launcher
+# and the processor's ticks of this shell, the command and all children that it waited for (plan/observations.py). What the tool prints, and where a launcher
 # takes it, changes nothing. The first task of a node lets the node's agent look at all counters, before and after.
 
 set -f
@@ -25,7 +25,7 @@ ask='exec 3<>"$0.said" 4<"$0.said" 3<&- && echo "$1" 1<>"$0" && while read -r sa
 done; exit 1'
 
 look() {
-    [ ! -p "$agent" ] || timeout 10 sh -c "$ask" "$agent" "$1 $execution" ||
+    [ ! -p "$agent" ] || /usr/bin/timeout 10 /bin/sh -c "$ask" "$agent" "$1 $execution" ||
         echo "iogauge: $host: the agent of this node does not answer" >&2
 }
 
@@ -37,7 +37,7 @@ no_stage() {
 # Let the agent call syncfs(2): a program on PATH may do nothing. A stage directory may take no named pipes (9p).
 sync_target() {
     if [ -p "$agent" ]; then
-        sh -c "$ask" "$agent" "sync $execution"
+        /bin/sh -c "$ask" "$agent" "sync $execution"
     else
         /bin/sync -f -- "$directory" && /bin/sync -f -- "$directory"
     fi
@@ -63,7 +63,7 @@ finish() {
 # The launcher's own number first: Hydra starts its proxies by srun, and all of their tasks have the proxy's SLURM_LOCALID.
 number=${OMPI_COMM_WORLD_LOCAL_RANK:-${MPI_LOCALRANKID:-${MV2_COMM_WORLD_LOCAL_RANK:-${PALS_LOCAL_RANKID:-}}}}
 number=${number:-${SLURM_LOCALID:-${FLUX_TASK_LOCAL_ID:-0}}}
-sums=
+sums='' ticks=''
 if [ "$1" = --look ]; then
     read -r started _ </proc/uptime
     [ "$2" = after ] || { begin && exit; }
@@ -87,9 +87,14 @@ else
     trap - TERM INT HUP
     read -r ended _ </proc/uptime
     while read -r _ sum; do sums="$sums $sum"; done 2>/dev/null </proc/$$/io
+    if read -r line 2>/dev/null </proc/$$/stat; then
+        # shellcheck disable=SC2086 # one word for each field
+        set -- ${line##*) }
+        ticks=" $((${12} + ${13} + ${14} + ${15}))"
+    fi
     [ "$number" != 0 ] || finish
 fi
-line="$execution $number $started $ended $synced${sums:- 0 0 0 0 0 0 0} end"
+line="$execution $number $started $ended $synced${sums:- 0 0 0 0 0 0 0}$ticks end"
 # The agent writes the lines of all tasks at once: a stage that all nodes share would be opened by every task.
 if [ -p "$agent" ]; then
     echo "$line" 1<>"$agent"

@@ -9,8 +9,7 @@ from types import MappingProxyType
 from typing import Final
 
 from iogauge.core.measurement import Metric, Reference, ToolOutputError, Unsettled
-from iogauge.core.units import with_unit
-from iogauge.core.words import Tier
+from iogauge.core.vocabulary import Tier
 from iogauge.evidence import model
 from iogauge.guards import contents, others
 from iogauge.guards.catalogue import (
@@ -24,14 +23,14 @@ from iogauge.guards.catalogue import (
 from iogauge.guards.finding import Finding, Outcome
 from iogauge.guards.views import CaseView
 from iogauge.judge.verdict import (
-    MetricVerdict,
+    Judgement,
     Verdict,
     check_samples,
     decide_metric,
     needed,
     worst,
 )
-from iogauge.plan.bounds import NOTHING_MEASURED, MeasuredCeilings, MetricBounds
+from iogauge.plan.bounds import MetricBounds
 from iogauge.plan.case import CasePlan
 from iogauge.site.doubts import Doubt, doubt_of_bounds, doubt_of_figure
 from iogauge.site.extras import PartitionExtras
@@ -62,7 +61,7 @@ def findings_of(case: CaseView) -> list[Finding]:
     of_metric: dict[str, list[Finding]] = {}
     for phase in case.phases:
         of_phase = _ask(OF_PHASE, phase)
-        for name in phase.phase.rates:
+        for name in phase.plan.rates:
             of_metric[name] = [
                 finding for finding in of_phase if finding.metric in (None, name)
             ]
@@ -95,39 +94,15 @@ def _notes(
     return "; ".join(notes), unsettled
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Judgement:
-    """All decisions about a case; ``metrics`` is empty if nothing could be measured."""
-
-    metrics: tuple[MetricVerdict, ...]
-    findings: tuple[Finding, ...]
-    verdict: Verdict
-    reason: str
-    tools: tuple[str, ...] = ()
-    #: Which node had more work of others than cores; empty if none had.
-    busy: str = ""
-
-    @property
-    def headline(self) -> str:
-        """Return the medians and the start of the reason, as one line for ReFrame's screen."""
-        figures = ", ".join(
-            f"{m.metric.name} {with_unit(m.median, m.metric.unit)}"
-            for m in self.metrics
-            if m.median is not None
-        )
-        if not figures:
-            return self.reason.split("; demanded")[0]
-        return f"{figures}: {self.reason.split('; ')[0]}"
-
-    @property
-    def failed_as_expected(self) -> bool:
-        """Return whether the case fails only in metrics that are expected to fail."""
-        failed = [m for m in self.metrics if m.verdict is Verdict.FAIL]
-        return (
-            self.verdict is Verdict.FAIL
-            and bool(failed)
-            and all(m.failed_as_expected for m in failed)
-        )
+def _busy(case: CaseView, metric: str) -> str:
+    """Return which node was busy with the work of others while a metric was measured; empty if none was."""
+    sources = {metric}
+    if metric in case.plan.computed:
+        sources.update(case.plan.computed[metric].sources)
+    for phase in case.phases:
+        if phase.busy and not sources.isdisjoint(phase.plan.rates):
+            return phase.busy
+    return ""
 
 
 def references_of(
@@ -175,7 +150,6 @@ def judge(
     unreferenced: str = "",
     standing: Mapping[str, Reference] = MappingProxyType({}),
     recorded: Collection[str] = (),
-    measured: MeasuredCeilings = NOTHING_MEASURED,
     gate: bool = False,
 ) -> Judgement:
     """Return the verdict of a case; raises :class:`ToolOutputError` if it is an ERROR.
@@ -191,7 +165,7 @@ def judge(
             Verdict.INVALID,
             "refused before a byte was written: " + evidence.refused[0],
         )
-    ended = CaseView(plan, evidence, extras, tier, metrics, {}, measured, gate)
+    ended = CaseView(plan, evidence, extras, tier, metrics, {}, gate)
     if evidence.occupied:
         waited = others.exclusive(ended)
         return Judgement(
@@ -206,14 +180,12 @@ def judge(
     used, beside = references_of(
         plan, metrics, references, extras, unreferenced, standing
     )
-    wide = [(name, doubt_of_bounds(reference)) for name, reference in used.items()]
-    doubts = [(name, doubt) for name, doubt in wide if doubt] + beside
-    doubted = {name for name, _ in doubts}
     for name, reference in used.items():
-        doubt = doubt_of_figure(statistics.median(values[name]), reference)
-        if doubt and name not in doubted:
-            doubts.append((name, doubt))
-    findings += [doubtful(name, doubt) for name, doubt in doubts]
+        doubts = [doubt_of_bounds(reference), dict(beside).get(name)]
+        if not any(doubts):
+            figure = statistics.median(values[name])
+            doubts.append(doubt_of_figure(figure, reference))
+        findings += [doubtful(name, doubt) for doubt in doubts if doubt]
     decided = []
     for metric in metrics:
         name = metric.name
@@ -225,7 +197,7 @@ def judge(
             used.get(name),
             unreferenced,
             unsettled=unsettled,
-            busy=ended.busy,
+            busy=_busy(ended, name),
         )
         if notes:
             judged = dataclasses.replace(judged, reason=f"{judged.reason}: {notes}")
@@ -233,8 +205,9 @@ def judge(
     verdict = worst([m.verdict for m in needed(decided, recorded)])
     if verdict is Verdict.ERROR:
         raise ToolOutputError("the scenario promises no metric")
-    outputs = [output for outs in evidence.outputs.values() for output in outs]
-    versions = {f"{o.tool} {o.version}" for o in outputs if o.phases}
+    versions = set[str]()
+    for outputs in evidence.outputs.values():
+        versions.update(f"{out.tool} {out.version}" for out in outputs if out.phases)
     text = "; ".join(
         f"{m.metric.name}: {m.reason}" for m in decided if m.verdict is verdict
     )

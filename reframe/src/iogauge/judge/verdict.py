@@ -24,7 +24,7 @@ from iogauge.core.measurement import (
     Unsettled,
 )
 from iogauge.core.units import with_unit
-from iogauge.core.words import NO_REFERENCE
+from iogauge.core.vocabulary import NO_REFERENCE
 from iogauge.guards.finding import Finding, Outcome
 
 
@@ -247,3 +247,38 @@ def needed(
         if one.metric.name not in recorded or one.verdict is not Verdict.UNREFERENCED
     ]
     return rest or decided
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """All decisions about a case; ``metrics`` is empty if nothing could be measured."""
+
+    metrics: tuple[MetricVerdict, ...]
+    findings: tuple[Finding, ...]
+    verdict: Verdict
+    reason: str
+    tools: tuple[str, ...] = ()
+    #: Which node had more work of others than cores; empty if none had.
+    busy: str = ""
+
+    @property
+    def headline(self) -> str:
+        """Return the medians and the start of the reason, as one line for ReFrame's screen."""
+        figures = ", ".join(
+            f"{m.metric.name} {with_unit(m.median, m.metric.unit)}"
+            for m in self.metrics
+            if m.median is not None
+        )
+        if not figures:
+            return self.reason.split("; demanded")[0]
+        return f"{figures}: {self.reason.split('; ')[0]}"
+
+    @property
+    def failed_as_expected(self) -> bool:
+        """Return whether the case fails only in metrics that are expected to fail."""
+        failed = [m for m in self.metrics if m.verdict is Verdict.FAIL]
+        return (
+            self.verdict is Verdict.FAIL
+            and bool(failed)
+            and all(m.failed_as_expected for m in failed)
+        )

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 from iogauge.core import commands
 from iogauge.core.text import text_digest
 from iogauge.core.untrusted import read_bytes
-from iogauge.core.words import FIO, IOR, MDTEST, Fingerprint
+from iogauge.core.vocabulary import FIO, IOR, MDTEST, Fingerprint
 from iogauge.node import elf
 
 #: Variables whose libraries the loader puts in front of all others (ld.so(8)), and its file.
@@ -69,7 +69,9 @@ class Library(NamedTuple):
         names = (os.path.basename(self.path), self.name)
         known = next(filter(None, map(lie_of, names)), "")
         clocks = sorted(_CLOCKS.intersection(self.replaces))
-        return known or (f"has a {clocks[0]} of its own" if clocks else "")
+        if not known and clocks:
+            return f"has a {clocks[0]} of its own"
+        return known
 
 
 def library_of(path: str) -> Library | None:
@@ -100,7 +102,9 @@ def version(path: str) -> str:
     found = re.findall(
         rb"\0([0-9]\.[0-9]{1,2}\.[0-9]{1,2}[+a-z0-9]{0,12})\0", read_bytes(path)
     )
-    return found[0].decode() if len(set(found)) == 1 else ""
+    if len(set(found)) != 1:
+        return ""
+    return str(found[0], "ascii")
 
 
 def versions() -> dict[str, str]:
@@ -112,7 +116,7 @@ def versions() -> dict[str, str]:
     for tool in _VERSIONED:
         with contextlib.suppress(OSError):
             found[tool] = version(shutil.which(tool) or "")
-    return {tool: text for tool, text in found.items() if text}
+    return dict(filter(all, found.items()))
 
 
 def _is(name: str, library: str) -> bool:
@@ -121,7 +125,10 @@ def _is(name: str, library: str) -> bool:
 
 def lie_of(library: str) -> str:
     """Return what a library does that makes figures untrue; empty if it is not known to."""
-    return next((lie for name, lie in _LYING if _is(name, library)), "")
+    for name, lie in _LYING:
+        if _is(name, library):
+            return lie
+    return ""
 
 
 def is_known(library: str) -> bool:
@@ -156,24 +163,16 @@ def preloaded(environ: Mapping[str, str], root: Path = Path("/")) -> Fingerprint
     return facts
 
 
-def preloaded_names(environ: Mapping[str, str]) -> list[str]:
-    """Return the names of the libraries that an environment preloads, but for those that are harmless."""
-    names = (
-        name for text in preloaded(environ).values() for name in str(text).split(":")
-    )
-    return [name for name in names if not _is(_HARMLESS, name)]
-
-
 def libraries(nodes: Iterable[Mapping[str, object]]) -> list[tuple[str, str]]:
     """Return (library, source), each once, from the facts of nodes."""
-    found = (
-        (library, key.removeprefix(PRELOAD))
-        for facts in nodes
-        for key, value in facts.items()
-        if key.startswith(PRELOAD)
-        for library in re.split(r"[:| ]+", str(value))  # looks that differ are joined
-    )
-    return list(dict.fromkeys(found))
+    found: dict[tuple[str, str], None] = {}
+    for facts in nodes:
+        for key in facts:
+            if key.startswith(PRELOAD):
+                # Looks that differ are joined.
+                for library in re.split(r"[:| ]+", str(facts[key])):
+                    found[library, key.removeprefix(PRELOAD)] = None
+    return list(found)
 
 
 def of_processes(pids: Iterable[int]) -> list[dict[str, str]]:

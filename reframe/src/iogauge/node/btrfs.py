@@ -14,13 +14,12 @@ from iogauge.node.mounts import READ
 _FS_INFO: Final = READ | 0x0400941F
 _SPACE_INFO: Final = 0xC0109414
 
-#: Copies of a byte by the profile's bit (btrfs_tree.h). Parity of RAID5 and RAID6 is not among
-#: them.
 _DATA: Final = 1
-_COPIES: Final = {4: 2, 5: 2, 6: 2, 9: 3, 10: 4}
-_PARITY: Final = {7: 1, 8: 2}
-#: Profiles that put each copy on a device of its own. DUP has both on one.
-_MIRRORED: Final = sum(1 << bit for bit in _COPIES if bit != 5)
+#: Copies of a byte, or a block with all its parity, by the profile's flag (btrfs_tree.h): RAID1, DUP, RAID10, RAID5, RAID6,
+#: RAID1C3, RAID1C4.
+_COPIES: Final = {16: 2, 32: 2, 64: 2, 128: 2, 256: 3, 512: 3, 1024: 4}
+#: RAID5 and RAID6 write whole stripes at best.
+_PARITY: Final = 128 | 256
 
 
 def identity(path: str) -> str:
@@ -31,7 +30,7 @@ def identity(path: str) -> str:
 def device_count(path: str) -> int:
     """Return the number of devices that a btrfs was made of, with those that are missing; 0 if unknown."""
     info = asked(path, _FS_INFO, bytes(1024))
-    return int.from_bytes(info[8:16], sys.byteorder) if info else 0
+    return int.from_bytes(info[8:16], sys.byteorder)
 
 
 def data_profiles(path: str) -> list[int]:
@@ -44,20 +43,19 @@ def data_profiles(path: str) -> list[int]:
     return [flags for flags, total, _ in spaces if flags & _DATA and total]
 
 
-def copies(
-    profiles: Sequence[int], devices: int, missing: int = 0
-) -> tuple[float, float]:
+def copies(profiles: Sequence[int], is_whole: bool) -> tuple[float, float]:
     """Return the least and the most copies of a byte for the flags of all data block groups.
 
-    RAID5 and RAID6 write whole stripes at best, a block with all its parity at worst. Of block groups that were made
-    before devices went ``missing``, the ``devices`` that are left get the rest of the copies.
+    If a device is missing, fewer may be written.
     """
-    least, most = [], []
+    least, most = [], [1]
     for flags in profiles:
-        lost = next((n for bit, n in _PARITY.items() if flags & 1 << bit), 0)
-        each = next((n for bit, n in _COPIES.items() if flags & 1 << bit), 1)
-        left = max(1, each - missing) if flags & _MIRRORED else each
-        data = devices + missing - lost
-        least.append(devices / data if lost and data > 0 else float(left))
-        most.append(1.0 + lost if lost else float(each))
-    return (min(least), max(most)) if profiles else (1.0, 1.0)
+        copies = 1
+        for flag, number in _COPIES.items():
+            if flags & flag:
+                copies = number
+        most.append(copies)
+        if flags & _PARITY or not is_whole:
+            copies = 1
+        least.append(copies)
+    return float(min(least, default=1)), float(max(most))

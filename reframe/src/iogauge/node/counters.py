@@ -23,8 +23,8 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from iogauge.core import commands
-from iogauge.node.kernel import text
-from iogauge.node.mounts import BLOCK_DEVICE, unescape
+from iogauge.node.kernel import listed, text
+from iogauge.node.mounts import BLOCK_DEVICE, mounted_over, unescape
 
 
 class Reading(NamedTuple):
@@ -36,24 +36,40 @@ class Reading(NamedTuple):
 
     def __add__(self, other: Reading) -> Reading:  # type: ignore[override]
         """Return the sums of two counters that count the same."""
-        known = self.requests is not None and other.requests is not None
-        requests = (self.requests or 0) + (other.requests or 0) if known else None
+        requests = None
+        if self.requests is not None and other.requests is not None:
+            requests = self.requests + other.requests
         return Reading(self.read + other.read, self.written + other.written, requests)
 
     def since(self, before: Reading) -> Reading:
         """Return the growth since an earlier look."""
-        known = self.requests is not None and before.requests is not None
-        requests = (self.requests or 0) - (before.requests or 0) if known else None
+        requests = None
+        if self.requests is not None and before.requests is not None:
+            requests = self.requests - before.requests
         return Reading(self.read - before.read, self.written - before.written, requests)
 
     def way(self, direction: str) -> int:
         """Return the bytes of a direction, ``read`` or ``write``."""
-        return self.read if direction == "read" else self.written
+        if direction == "read":
+            return self.read
+        return self.written
+
+
+class Ticks(NamedTuple):
+    """What the processors of a node did, in ticks: they worked, or were idle, also while something waited for storage.
+
+    The time that a host gave to other virtual machines counts as work.
+    """
+
+    work: int
+    idle: int
 
 
 #: All counters of a node by name; None for a device that did not tell.
 Readings = Mapping[str, Reading | None]
 
+#: The counters of all block devices.
+_DISKS: Final = "proc/diskstats"
 #: Name of what all networks moved.
 NETWORKS: Final = "net"
 
@@ -75,7 +91,7 @@ def read_all(
 ) -> dict[str, Reading | None]:
     """Return all counters of this node. Those of Lustre cost an ordinary user the start of a program."""
     counts: dict[str, Reading | None] = {}
-    counts |= _block_devices(text(root / "proc/diskstats"))
+    counts |= _block_devices(root)
     # The kernel makes this directory for its client of NFS: without it there is none among the mounts.
     if (root / "proc/fs/nfsfs").is_dir():
         counts |= _of_mounts(text(root / "proc/self/mountstats"))
@@ -86,24 +102,69 @@ def read_all(
     return counts
 
 
-def _block_devices(text: str) -> dict[str, Reading]:
-    """Return the counters of /proc/diskstats; empty where a container hides it.
+def processor_ticks(root: Path = Path("/")) -> Ticks | None:
+    """Return what the processors of this node did since it booted (/proc/stat); None if it does not say."""
+    words = text(root / "proc/stat").partition("\n")[0].split()
+    if words[:1] != ["cpu"] or len(words) < 9:
+        return None
+    counts = [int(word) for word in words[1:9]]
+    idle = counts[3] + counts[4]
+    return Ticks(sum(counts) - idle, idle)
+
+
+def _block_devices(root: Path) -> dict[str, Reading]:
+    """Return the counters of /proc/diskstats; empty where a container hides it, or shows another.
 
     Linux 4.18 added discards and 5.5 flushes behind the fields that are read.
     """
-    counts = {}
-    for line in text.splitlines():
+    counts: dict[str, Reading] = {}
+    if mounted_over(str(root / _DISKS), root=str(root)):
+        return counts
+    for line in text(root / _DISKS).splitlines():
         words = line.split()
         if len(words) < 11:
             continue
+        name = ":".join(words[:2])
         # Paths of an NVMe disk have no number of their own: all of them are 0:0.
-        name = (
-            words[2]
-            if re.fullmatch("nvme[0-9]+c[0-9]+n[0-9]+", words[2])
-            else ":".join(words[:2])
-        )
+        if re.fullmatch("nvme[0-9]+c[0-9]+n[0-9]+", words[2]):
+            name = words[2]
         counts[name] = _of_fields(words[3:])
     return counts
+
+
+def not_the_kernels() -> str:
+    """Return why no disk of this node is counted; empty if the kernel itself shows their counters."""
+    over = mounted_over(f"/{_DISKS}")
+    if over is None:
+        return ""
+    return f"{over.type} is mounted over {over.point}, which the kernel should show"
+
+
+def is_counted(root: str | Path, device: str) -> bool:
+    """Return whether the kernel says that it counts what a device moves (sysfs, ``queue/iostats``)."""
+    folder = "sys/block"
+    if ":" in device:
+        folder = "sys/dev/block"
+    # A partition has the queue of its disk.
+    for queue in ("queue", "../queue"):
+        if text(root, folder, device, queue, "iostats") == "0":
+            return False
+    return True
+
+
+def silent(root: Path = Path("/")) -> tuple[str, ...]:
+    """Return the block devices that the kernel does not count now, as it says.
+
+    It says so of device-mapper before Linux 6.5, and of md before 5.14, although it counts them: what has moved, counts.
+    """
+    found = []
+    for name, reading in _block_devices(root).items():
+        if is_counted(root, name):
+            continue
+        driver = os.path.basename(os.path.realpath(root / "sys/dev/block" / name))
+        if reading == Reading() or not driver.startswith(("dm-", "md")):
+            found.append(name)
+    return tuple(found)
 
 
 def _of_fields(words: Sequence[str] | Sequence[bytes]) -> Reading:
@@ -122,11 +183,9 @@ def _of_mounts(text: str) -> dict[str, Reading]:
         words = line.split()
         # device SOURCE mounted on POINT with fstype TYPE
         if words[:1] == ["device"]:
-            point = (
-                unescape(words[4])
-                if len(words) > 7 and words[7] in ("nfs", "nfs4")
-                else ""
-            )
+            point = ""
+            if len(words) > 7 and words[7] in ("nfs", "nfs4"):
+                point = unescape(words[4])
         elif point and words[:1] == ["bytes:"] and len(words) > 6:
             counts[point] = Reading(int(words[5]), int(words[6]), None)
     return counts
@@ -140,7 +199,7 @@ def _networks(root: Path) -> Reading | None:
     total: Reading | None = None
     ports = list(_ports(root))
     for count in (*ports, *_interfaces(root, by_port=bool(ports))):
-        total = count if total is None else total + count
+        total = (total or Reading(requests=None)) + count
     return total
 
 
@@ -148,13 +207,11 @@ def _ports(root: Path) -> Iterator[Reading]:
     """Yield the counts of RDMA ports, which count words of four bytes (InfiniBand specification, PortCounters)."""
     for folder in sorted((root / "sys/class/infiniband").glob("*/ports/*/counters")):
         with contextlib.suppress(OSError, ValueError):
-            words = [
-                int((folder / f"port_{way}_data").read_text())
-                for way in ("rcv", "xmit")
-            ]
+            received = int((folder / "port_rcv_data").read_text())
+            sent = int((folder / "port_xmit_data").read_text())
             # Counters of 32 bits stop there, and say nothing any more.
-            if 2**32 - 1 not in words:
-                yield Reading(4 * words[0], 4 * words[1], None)
+            if 2**32 - 1 not in (received, sent):
+                yield Reading(4 * received, 4 * sent, None)
 
 
 def _interfaces(root: Path, by_port: bool) -> Iterator[Reading]:
@@ -175,17 +232,19 @@ def _of_targets(root: Path) -> dict[str, Reading | None]:
 
     Two mounts of a file system have two devices for each target.
     """
-    devices = {
-        f"{folder.parent.name}.{folder.name}": match[1]
-        for kind in ("osc", "mdc")
-        for folder in sorted((root / "sys/fs/lustre" / kind).glob("*"))
-        if (match := _CLIENT.fullmatch(folder.name))
-    }
-    told = _told(list(devices), root) if devices else {}
+    devices = {}
+    for kind in ("osc", "mdc"):
+        for name in listed(str(root), "sys/fs/lustre", kind):
+            match = _CLIENT.fullmatch(name)
+            if match:
+                devices[f"{kind}.{name}"] = match[1]
+    told = _told(list(devices), root)
     counts: dict[str, Reading | None] = {}
     for device, target in devices.items():
-        count, sum_ = told.get(device), counts.get(target, Reading())
-        counts[target] = None if count is None or sum_ is None else sum_ + count
+        count, total = told.get(device), counts.get(target, Reading())
+        counts[target] = None
+        if count is not None and total is not None:
+            counts[target] = total + count
     return counts
 
 
@@ -204,7 +263,9 @@ def _told(devices: Sequence[str], root: Path) -> dict[str, Reading]:
             )
         except (OSError, ValueError):
             left.append(device)
-    return told | _asked(left, whole=os.access(debugfs, os.X_OK)) if left else told
+    if left:
+        told |= _asked(left, whole=os.access(debugfs, os.X_OK))
+    return told
 
 
 def _asked(devices: Sequence[str], whole: bool) -> dict[str, Reading]:
@@ -216,7 +277,7 @@ def _asked(devices: Sequence[str], whole: bool) -> dict[str, Reading]:
     questions = ["ignore_errors", *(f"get_param {device}.stats" for device in devices)]
     path = f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/sbin"
     try:
-        given = "".join(f"{line}\n" for line in questions)
+        given = "\n".join([*questions, ""])
         environment = os.environ | {"PATH": path}
         done = commands.run(
             "lctl", seconds=_LCTL_S, environment=environment, given=given
@@ -227,9 +288,9 @@ def _asked(devices: Sequence[str], whole: bool) -> dict[str, Reading]:
     for part in re.split(r"^(?=(?:osc|mdc)\.)", done.stdout, flags=re.M):
         name, found, stats = part.partition(".stats=\n")
         with contextlib.suppress(ValueError):
-            if found:
+            if found and name in devices:
                 told[name] = _sums(stats, whole)
-    return {name: count for name, count in told.items() if name in devices}
+    return told
 
 
 def _sums(stats: str, whole: bool = True) -> Reading:
@@ -241,11 +302,11 @@ def _sums(stats: str, whole: bool = True) -> Reading:
     found = _STATS.findall(stats)
     if len(found) != len(lines) or not (whole or all(squares for *_, squares in found)):
         raise ValueError("not the statistics of a device")
-    sums = {way: (int(total), int(samples)) for way, samples, total, _ in found}
-    (read, reads), (written, writes) = (
-        sums.get(way, (0, 0)) for way in ("read", "write")
-    )
-    return Reading(read, written, reads + writes)
+    sums, requests = {"read": 0, "write": 0}, 0
+    for way, samples, total, _ in found:
+        sums[way] = int(total)
+        requests += int(samples)
+    return Reading(sums["read"], sums["write"], requests)
 
 
 # One counter, several times a second.
@@ -256,11 +317,15 @@ def follow(name: str) -> Callable[[], Reading]:
 
     Raises OSError or ValueError without it; the returned function does so, too.
     """
-    if BLOCK_DEVICE.fullmatch(name):
-        place = "dev/block" if ":" in name else "block"
-        file = os.open(f"/sys/{place}/{name}/stat", os.O_RDONLY | os.O_CLOEXEC)
-        return lambda: _of_fields(os.pread(file, 512, 0).split())
-    return partial(of_nfs, name) if name.startswith("/") else partial(of_lustre, name)
+    if name.startswith("/"):
+        return partial(of_nfs, name)
+    if not BLOCK_DEVICE.fullmatch(name):
+        return partial(of_lustre, name)
+    folder = "block"
+    if ":" in name:
+        folder = "dev/block"
+    file = os.open(f"/sys/{folder}/{name}/stat", os.O_RDONLY | os.O_CLOEXEC)
+    return lambda: _of_fields(os.pread(file, 512, 0).split())
 
 
 def of_nfs(point: str, file: str = "/proc/self/mountstats") -> Reading:

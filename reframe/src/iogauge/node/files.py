@@ -20,7 +20,8 @@ import struct
 import time
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import cycle, islice
 from typing import Final, Literal
 
 from iogauge.core.untrusted import Plain
@@ -47,10 +48,10 @@ class Eviction(Plain):
 
     def describe(self) -> str:
         """Return one line for a finding."""
-        return (
-            f"{self.host}: {self.resident_after} of {self.bytes} bytes resident in {self.files} file(s)"
-            + (f", {self.problem}" if self.problem else "")
-        )
+        text = f"{self.host}: {self.resident_after} of {self.bytes} bytes resident in {self.files} file(s)"
+        if self.problem:
+            text += f", {self.problem}"
+        return text
 
 
 @functools.lru_cache(maxsize=1)
@@ -129,9 +130,11 @@ def entries(
 
 def files_below(directory: str) -> list[str]:
     """Return the regular files below a directory by their names there, sorted; raises OSError."""
-    return sorted(
-        name for name, one in entries(directory) if one.is_file(follow_symlinks=False)
-    )
+    files = []
+    for name, entry in entries(directory):
+        if entry.is_file(follow_symlinks=False):
+            files.append(name)
+    return sorted(files)
 
 
 def evict(paths: Iterable[str], wait_s: float = 10.0) -> Eviction:
@@ -231,36 +234,37 @@ def _files(directory: str, end: float) -> list[str]:
 
 def _open(path: str, direct: bool) -> int:
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
+    if direct:
+        flags |= os.O_DIRECT
     try:
-        return os.open(path, flags | (os.O_DIRECT if direct else 0) | os.O_NOATIME)
+        return os.open(path, flags | os.O_NOATIME)
     except PermissionError:  # O_NOATIME is the owner's
-        return os.open(path, flags | (os.O_DIRECT if direct else 0))
+        return os.open(path, flags)
 
 
 def _read(path: str, offset: int) -> tuple[memoryview, bool]:
     """Return a block, short at the end of the file, and whether O_DIRECT read it."""
-    page = mmap.mmap(-1, BLOCK)  # O_DIRECT wants it aligned
-    for direct in (True, False):
-        try:
-            fd = _open(path, direct)
-        except OSError as error:
-            if direct and error.errno == errno.EINVAL:
-                continue
+    try:
+        return _block(path, offset, True), True
+    except OSError as error:
+        if error.errno != errno.EINVAL:
             raise
-        try:
-            if not direct:
-                os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_RANDOM)
-                os.posix_fadvise(fd, offset, BLOCK, os.POSIX_FADV_DONTNEED)
-            count = os.preadv(fd, [page], offset)
-            if not direct:
-                os.posix_fadvise(fd, offset, BLOCK, os.POSIX_FADV_DONTNEED)
-            return memoryview(page)[:count], direct
-        except OSError as error:
-            if not direct or error.errno != errno.EINVAL:
-                raise
-        finally:
-            os.close(fd)
-    raise OSError(errno.EINVAL, "cannot be read", path)
+    return _block(path, offset, False), False
+
+
+def _block(path: str, offset: int, direct: bool) -> memoryview:
+    page = mmap.mmap(-1, BLOCK)  # O_DIRECT wants it aligned
+    fd = _open(path, direct)
+    try:
+        if not direct:
+            os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_RANDOM)
+            os.posix_fadvise(fd, offset, BLOCK, os.POSIX_FADV_DONTNEED)
+        count = os.preadv(fd, [page], offset)
+        if not direct:
+            os.posix_fadvise(fd, offset, BLOCK, os.POSIX_FADV_DONTNEED)
+        return memoryview(page)[:count]
+    finally:
+        os.close(fd)
 
 
 def _kind(path: str, offset: int) -> BlockKind:
@@ -269,7 +273,9 @@ def _kind(path: str, offset: int) -> BlockKind:
     try:
         asked = bytearray(struct.pack("=QQIIII56x", offset, BLOCK, 0, 0, 1, 0))
         fcntl.ioctl(fd, _FIEMAP, asked)
-        data: BlockKind = "cached" if resident_bytes(fd, BLOCK, offset) else ""
+        data: BlockKind = ""
+        if resident_bytes(fd, BLOCK, offset):
+            data = "cached"
     except OSError:
         return ""
     finally:
@@ -280,15 +286,16 @@ def _kind(path: str, offset: int) -> BlockKind:
         return "hole"
     if flags & _UNWRITTEN:
         return "unwritten"
-    return "compressed" if flags & _ENCODED and not flags & _ENCRYPTED else data
+    if flags & _ENCODED and not flags & _ENCRYPTED:
+        return "compressed"
+    return data
 
 
 def _blocks_of(files: Sequence[Held]) -> list[tuple[str, int]]:
     """Return places of blocks at random, as many in each file."""
     full = [held for held in files if held.size]
     places = set()
-    for number in range(_BLOCKS if full else 0):
-        held = full[number % len(full)]
+    for held in islice(cycle(full), _BLOCKS):
         places.add((held.file, _any((held.size + BLOCK - 1) // BLOCK) * BLOCK))
     return sorted(places)
 
@@ -317,8 +324,11 @@ def take_sample(
     means that the file system's map of a file (FIEMAP) can be believed. Raises OSError.
     """
     end = time.monotonic() + _SECONDS
-    held = [] if known is not None else _held(directory, _files(directory, end), end)
-    places = [(block.file, block.offset) for block in known or ()] or _blocks_of(held)
+    held = []
+    places = [(block.file, block.offset) for block in known or ()]
+    if known is None:
+        held = _held(directory, _files(directory, end), end)
+        places = _blocks_of(held)
     blocks, all_direct = [], True
     for file, offset in places:
         if time.monotonic() > end:
@@ -329,8 +339,10 @@ def take_sample(
         except FileNotFoundError:
             blocks.append(Block(file, offset, GONE))
             continue
-        kind = _kind(path, offset) if mapped else ""
-        blocks.append(Block(file, offset, f"{zlib.crc32(data):08x}", kind))
+        block = Block(file, offset, f"{zlib.crc32(data):08x}")
+        if mapped:
+            block = replace(block, kind=_kind(path, offset))
+        blocks.append(block)
         all_direct = all_direct and direct
     if not blocks and time.monotonic() > end:
         raise TimeoutError(

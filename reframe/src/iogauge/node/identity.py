@@ -9,9 +9,10 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import time
 from typing import Final
 
-from iogauge.node.kernel import asked
+from iogauge.node.kernel import asked, text
 from iogauge.node.kinds import kind_of, traits
 from iogauge.node.mounts import READ, Mount, find_mount, upper_directory
 
@@ -39,6 +40,8 @@ _NUMBERED: Final = ("ext2", "ext3", "ext4", "ceph", "zfs")
 _NUMBER: Final = "fsid-"
 _BY_UUID: Final = "/dev/disk/by-uuid"
 _NFS_VOLUMES: Final = "/proc/fs/nfsfs/volumes"
+#: Version, server and port in hexadecimal, device, number of the volume.
+_NFS_VOLUME: Final = r"v\d +(?P<server>[0-9a-f]+) +\S+ +(?P<device>[0-9:]+) +(?P<number>[0-9a-f]+:[0-9a-f]+)\b.*"
 
 
 def text_of(raw: bytes) -> str:
@@ -58,8 +61,9 @@ def folded(name: str) -> str:
     if not re.fullmatch("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", name):
         return name
     raw = bytes.fromhex(name.replace("-", ""))
-    first, second = (int.from_bytes(half, "little") for half in (raw[:8], raw[8:]))
-    return f"{_NUMBER}{first ^ second:016x}"
+    first, second = raw[:8], raw[8:]
+    number = int.from_bytes(first, "little") ^ int.from_bytes(second, "little")
+    return f"{_NUMBER}{number:016x}"
 
 
 def lustre_name(source: str) -> str:
@@ -70,7 +74,8 @@ def lustre_name(source: str) -> str:
     """
     nids, slash, path = source.partition(":/")
     found = re.findall(r"[:,]?([^@,\s]+@[a-z0-9]+)(?=[:,]|$)", nids)
-    if not slash or not found or not (fsname := path.partition("/")[0]):
+    fsname = path.partition("/")[0]
+    if not slash or not found or not fsname:
         return ""
     return f"{fsname}@{','.join(sorted(set(found)))}"
 
@@ -78,18 +83,21 @@ def lustre_name(source: str) -> str:
 def nfs_name(volumes: str, device: int) -> str:
     """Return the server's identifier of a mounted NFS volume, from ``/proc/fs/nfsfs/volumes``.
 
-    It is the same on every client, by whatever name or address it knows the server. Returns "" if
+    It is the same on every client, by whatever name or address it knows the server. A small number is one that somebody
+    chose (exports(5), ``fsid``): another server may have it too, so the server's address follows. Returns "" if
     the volume is not listed, or the server gives none.
     """
     wanted = f"{os.major(device)}:{os.minor(device)}"
     for line in volumes.splitlines():
-        words = line.split()
-        if (
-            len(words) >= 5
-            and words[3] == wanted
-            and re.fullmatch("[0-9a-f]+:[0-9a-f]+", words[4])
-        ):
-            return f"nfs-{words[4]}" if words[4].strip("0") != ":" else ""
+        match = re.fullmatch(_NFS_VOLUME, line.strip())
+        if match is None or match["device"] != wanted:
+            continue
+        number = match["number"]
+        if number.strip("0") == ":":
+            return ""
+        if re.fullmatch("[0-9a-f]{1,8}:0", number):
+            return f"nfs-{number}@{match['server']}"
+        return f"nfs-{number}"
     return ""
 
 
@@ -98,7 +106,9 @@ def _networks(nids: str) -> dict[str, set[str]]:
     networks: dict[str, set[str]] = {}
     for nid in nids.split(","):
         address, _, network = nid.rpartition("@")
-        networks.setdefault("tcp" if network == "tcp0" else network, set()).add(address)
+        if network == "tcp0":
+            network = "tcp"
+        networks.setdefault(network, set()).add(address)
     return networks
 
 
@@ -111,22 +121,28 @@ def differ(one: str, other: str) -> bool:
     if not one or not other or one == other:
         return False
     (fsname, at, nids), (fsname2, at2, nids2) = one.partition("@"), other.partition("@")
+    if fsname == fsname2 and fsname.startswith("nfs-"):
+        # Earlier versions did not name the server.
+        return bool(nids and nids2)
     if at and at2 and fsname == fsname2:
         networks, networks2 = _networks(nids), _networks(nids2)
         common = networks.keys() & networks2.keys()
         return bool(common) and not any(networks[n] & networks2[n] for n in common)
-    if _NUMBER in (one[: len(_NUMBER)], other[: len(_NUMBER)]):
+    if one.startswith(_NUMBER) or other.startswith(_NUMBER):
         return folded(one) != folded(other)
     return True
 
 
 def _asked(path: str, kind: str) -> str:
     """Return the UUID that the kernel gives for a file or directory; "" if it gives none."""
-    for request, head, size, place in [_ANY, *filter(None, [_OF_TYPE.get(kind)])]:
+    for request, head, size, place in (_ANY, _OF_TYPE.get(kind, _ANY)):
         answer = asked(path, request, head.ljust(size, b"\0"))
-        length = answer[0] if answer and place == 1 else 16
-        if text := text_of(answer[place : place + length]):
-            return text
+        length = 16
+        if answer and place == 1:
+            length = answer[0]
+        name = text_of(answer[place : place + length])
+        if name:
+            return name
     return ""
 
 
@@ -140,61 +156,72 @@ def _linked(device: int) -> str:
     return ""
 
 
-def is_upper(mount: Mount, upper: str, root: str = "/") -> bool:
-    """Return whether a path is an overlay's upper directory: what overlay shows of its root is there.
+def shows(mount: Mount, directory: str, root: str = "/") -> bool:
+    """Return whether a mount shows a directory as its own: an overlay its upper one, a program of FUSE its source.
 
     Paths are below ``root``.
     """
-    if not os.path.isabs(upper):
+    if not os.path.isabs(directory):
         return False
-
-    def seen(*parts: str) -> tuple[int, int, int]:
-        info = os.stat(os.path.join(root, *(part.lstrip("/") for part in parts)))
-        return info.st_mode, info.st_mtime_ns, info.st_ctime_ns
-
-    with contextlib.suppress(OSError):
-        for _ in range(3):  # somebody may write meanwhile
-            if seen(mount.point) == seen(upper, mount.root):
-                return True
+    places = [mount.point, f"{directory}/{mount.root}"]
+    # Somebody may write meanwhile, and FUSE tells a time for a second.
+    pauses_s = [0.0] * 3
+    if mount.type.startswith("fuse"):
+        pauses_s += [0.6, 0.6]
+    for pause_s in pauses_s:
+        time.sleep(pause_s)
+        try:
+            looks = [os.stat(os.path.join(root, place.lstrip("/"))) for place in places]
+        except OSError:
+            return False
+        if len({(look.st_mtime_ns, look.st_ctime_ns) for look in looks}) == 1:
+            return True
     return False
+
+
+def upper_of(mount: Mount) -> str:
+    """Return the upper directory of an overlay if it can be seen here; empty without one."""
+    upper = upper_directory(mount) or ""
+    if not shows(mount, upper):
+        return ""
+    return upper
 
 
 def _of_overlay(path: str, mount: Mount) -> str:
     """Return an overlay's own UUID (Linux 6.6), else ``upper-`` and that of its upper directory."""
-    if own := _asked(path, mount.type):
+    own, upper = _asked(path, mount.type), upper_of(mount)
+    if own or not upper:
         return own
-    upper = upper_directory(mount)
-    name = uuid_of(upper, find_mount(upper)) if upper and is_upper(mount, upper) else ""
-    return f"upper-{name}" if name else ""
+    name = uuid_of(upper, find_mount(upper))
+    if not name:
+        return ""
+    return f"upper-{name}"
 
 
-def uuid_of(path: str, mount: Mount | None) -> str:
+def uuid_of(path: str, mount: Mount) -> str:
     """Return the name of the file system at an existing path, from its mount; "" if it has none.
 
     Raises OSError if the path cannot be looked at.
     """
-    if mount is None or traits(mount.type).cache == "memory":
+    if traits(mount.type).cache == "memory":
         return ""
     match mount.type:
         case "lustre":
             return lustre_name(mount.source)
         case "nfs" | "nfs4":
-            with (
-                contextlib.suppress(OSError),
-                open(_NFS_VOLUMES, encoding="ascii") as file,
-            ):
-                return nfs_name(file.read(), os.stat(path).st_dev)
-            return ""
+            return nfs_name(text(_NFS_VOLUMES), os.stat(path).st_dev)
         case "fuse.glusterfs":
             volume = mount.source.rpartition(":")[2].strip("/").partition("/")[0]
-            return f"glusterfs-{volume}" if volume else ""
+            return volume and f"glusterfs-{volume}"
         case "gpfs":
             return f"gpfs-{os.path.basename(mount.source)}"
         case "overlay":
             return _of_overlay(path, mount)
-    if name := _asked(path, mount.type):
-        return name
-    if kind_of(mount.type).on_device and (name := _linked(os.stat(path).st_dev)):
-        return name
-    number = os.statvfs(path).f_fsid if mount.type in _NUMBERED else 0
-    return f"{_NUMBER}{number:016x}" if number else ""
+    name = _asked(path, mount.type)
+    if not name and kind_of(mount.type).on_device:
+        name = _linked(os.stat(path).st_dev)
+    if not name and mount.type in _NUMBERED:
+        number = os.statvfs(path).f_fsid
+        if number:
+            name = f"{_NUMBER}{number:016x}"
+    return name

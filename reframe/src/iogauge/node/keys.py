@@ -18,13 +18,19 @@ def rows() -> configparser.ConfigParser:
 @functools.cache
 def starred() -> tuple[str, ...]:
     """Return the keys (patterns of fnmatch) on which a result depends by design. Other keys only explain a change."""
-    words = (word for row in rows().values() for word in row.get("keys", "").split())
-    return tuple(word[1:] for word in words if word.startswith("+"))
+    starred = []
+    for row in rows().values():
+        for word in row.get("keys", "").split():
+            if word.startswith("+"):
+                starred.append(word[1:])
+    return tuple(starred)
 
 
 @functools.cache
 def tunables() -> dict[str, tuple[str, ...]]:
     """Return the settings of Lustre's client that a fingerprint keeps, by the kind of device that has them."""
-    names = [word.strip("+").split(".") for word in rows()["client"]["keys"].split()]
-    kinds = dict.fromkeys(kind for _, kind, _ in names)
-    return {kind: tuple(name for _, of, name in names if of == kind) for kind in kinds}
+    tunables: dict[str, tuple[str, ...]] = {}
+    for word in rows()["client"]["keys"].split():
+        _, kind, name = word.strip("+").split(".")
+        tunables[kind] = (*tunables.get(kind, ()), name)
+    return tunables

@@ -74,7 +74,6 @@ KINDS: Final[dict[str, Kind]] = {
     "overlay": replace(_TREES, on_device=False, journal=_EXT.journal),
     "lustre": replace(_PAGES, counts_blocks=True),
     **dict.fromkeys(("nfs", "nfs4", "ceph"), _PAGES),
-    **dict.fromkeys(("gfs2", "ocfs2"), replace(_PAGES, on_device=True)),
     "beegfs": replace(_PAGES, honours_o_direct=False),
     "zfs": Kind(syncs=True),
     "gpfs": Kind(honours_o_direct=True, syncs=True),
@@ -107,16 +106,18 @@ class Traits:
 
     def over(self, below: Below) -> Traits:
         """Return the traits on top of a stack, which can only take promises away."""
-        broken = below.memory or below.cached
-        cache: Cache = (
-            "memory" if below.memory else "opaque" if below.cached else self.cache
-        )
-        return Traits(
-            "memory" if self.cache == "memory" else cache,
-            self.honours_o_direct and not (broken or below.o_direct),
-            self.accounts,
-            self.why or broken or below.o_direct,
-            self.unsynced or below.fsync,
+        broken = below.memory or below.cached or below.o_direct
+        cache = self.cache
+        if below.memory:
+            cache = "memory"
+        elif below.cached and cache != "memory":
+            cache = "opaque"
+        return replace(
+            self,
+            cache=cache,
+            honours_o_direct=self.honours_o_direct and not broken,
+            why=self.why or broken,
+            unsynced=self.unsynced or below.fsync,
         )
 
 
@@ -125,11 +126,9 @@ def traits(
 ) -> Traits:
     """Return a type's traits with the site's overrides; ``fuse.*`` and unknown types are opaque."""
     default = kind_of(fstype)
-    return Traits(
-        cache or default.cache,
-        default.honours_o_direct if honours_o_direct is None else honours_o_direct,
-        default.accounts,
-    )
+    if honours_o_direct is None:
+        honours_o_direct = default.honours_o_direct
+    return Traits(cache or default.cache, honours_o_direct, default.accounts)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,9 +139,7 @@ class Below:
     btrfs, those under the upper directory of an overlay. If the paths of an NVMe disk count in its place, they are its
     paths, by name (``nvme0c0n1``). It is empty for network file systems.
     ``disks`` are the whole disks at the bottom: their counters (``/proc/diskstats``) show what
-    reached storage. ``unsure`` are those of both that the kernel says it does not count (``queue/iostats`` 0 in sysfs). It
-    says so of device-mapper before Linux 6.5, and of md before 5.14, although it counts them. ``names`` gives the kernel's
-    names. ``ways`` are those disks of the node, whatever their use, by
+    reached storage. ``names`` gives the kernel's names. ``ways`` are those disks of the node, whatever their use, by
     which the bytes of a file system without ``devices`` may leave the node.
 
     The following are reasons in plain English, or empty. ``memory``: data end in memory. ``cached``:
@@ -155,7 +152,6 @@ class Below:
 
     devices: tuple[str, ...] = ()
     disks: tuple[str, ...] = ()
-    unsure: tuple[str, ...] = ()
     ways: tuple[str, ...] = ()
     names: Mapping[str, str] = field(default_factory=dict)
     memory: str = ""
@@ -168,10 +164,9 @@ class Below:
     @property
     def disk_of_partition(self) -> tuple[str, ...]:
         """Return the disk if the file system lies on one partition of a disk; else nothing."""
-        if len(self.devices) != 1 or len(self.disks) != 1 or self.devices == self.disks:
+        if len(self.devices) != 1 or len(self.disks) != 1:
             return ()
-        disk, device = (
-            self.names.get(number, "") for number in (*self.disks, *self.devices)
-        )
-        is_partition = re.fullmatch(rf"{re.escape(disk)}p?[0-9]+", device) and disk
-        return self.disks if is_partition else ()
+        disk, device = self.names.get(self.disks[0]), self.names.get(self.devices[0])
+        if disk and device and re.fullmatch(rf"{re.escape(disk)}p?[0-9]+", device):
+            return self.disks
+        return ()

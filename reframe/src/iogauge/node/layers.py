@@ -18,12 +18,13 @@ import os
 import re
 import stat
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
 from iogauge.node import btrfs
-from iogauge.node.identity import is_upper
+from iogauge.node.counters import is_counted
+from iogauge.node.identity import shows
 from iogauge.node.kernel import asked, listed, text
 from iogauge.node.kinds import Below, kind_of, traits
 from iogauge.node.mounts import (
@@ -32,6 +33,7 @@ from iogauge.node.mounts import (
     existing_parent,
     find_mount,
     mount_by_name,
+    mounted_over,
     no_barriers,
     option,
     unescape,
@@ -60,6 +62,8 @@ _SERVED: Final = {
 }
 #: Devices without hardware of their own in sysfs that lead to storage.
 _STORAGE: Final = ("drbd", "rbd", "emcpower", "scini", "VxVM", "VxDMP")
+#: Where the kernel shows block devices by their numbers.
+_BY_NUMBER: Final = "sys/dev/block"
 
 
 def resolve(path: str, mount: Mount, *, root: str = "/") -> Below:
@@ -67,10 +71,10 @@ def resolve(path: str, mount: Mount, *, root: str = "/") -> Below:
 
     ``root`` holds ``sys``, ``proc``, ``dev`` and the files behind loop devices.
     """
-    below = _with_counters(_Walk(root).file_system(path, mount, frozenset()), root)
-    return replace(
-        below, ways=() if below.devices and not below.unsure else _ways(root)
-    )
+    below = _Walk(root).file_system(path, mount, frozenset())
+    devices, disks = _counting(root, below.devices), _counting(root, below.disks)
+    below = replace(below, devices=devices, disks=disks)
+    return below if below.devices else replace(below, ways=_ways(root))
 
 
 def _ways(root: str) -> tuple[str, ...]:
@@ -78,32 +82,14 @@ def _ways(root: str) -> tuple[str, ...]:
 
     A partition, or a device over others, counts their bytes once more.
     """
-    directories = [
-        os.path.realpath(os.path.join(root, "sys/block", name))
-        for name in listed(root, "sys/block")
-    ]
-    numbers = [
-        text(directory, "dev")
-        for directory in directories
-        if not _beneath(directory)
-        and not _leaf(os.path.basename(directory), directory).memory
-    ]
-    return _counting(root, [number for number in numbers if number])
-
-
-def resolve_device(device: str, *, root: str = "/") -> Below:
-    """Return the stack below a block device, ``/dev/...``; raises OSError if there is none."""
-    below = _Walk(root).device(_number(os.stat(device).st_rdev), frozenset())
-    return _with_counters(below, root)
-
-
-def _with_counters(below: Below, root: str) -> Below:
-    """Return a stack with the devices that count for its own, and those of which nobody knows whether they do."""
-    devices, disks = _counting(root, below.devices), _counting(root, below.disks)
-    unsure = tuple(
-        n for n in dict.fromkeys(devices + disks) if not _is_counted(root, n)
-    )
-    return replace(below, devices=devices, disks=disks, unsure=unsure)
+    numbers = []
+    for name in listed(root, "sys/block"):
+        directory = os.path.realpath(os.path.join(root, "sys/block", name))
+        number = text(directory, "dev")
+        is_memory = _leaf(os.path.basename(directory), directory).memory
+        if number and not is_memory and not _beneath(directory):
+            numbers.append(number)
+    return _counting(root, numbers)
 
 
 def _counting(root: str, numbers: Sequence[str]) -> tuple[str, ...]:
@@ -114,46 +100,30 @@ def _counting(root: str, numbers: Sequence[str]) -> tuple[str, ...]:
     """
     counting: dict[str, None] = {}
     for number in numbers:
-        disk = os.path.basename(_Walk(root).whole(number)[0])
+        disk = os.path.basename(_whole(root, number)[0])
         match = re.fullmatch(r"(nvme[0-9]+)(n[0-9]+)", disk)
-        paths = [
-            name
-            for name in (listed(root, "sys/block") if match else ())
-            if match and re.fullmatch(f"{match[1]}c[0-9]+{match[2]}", name)
-        ]
-        counting |= dict.fromkeys(
-            paths if paths and not _is_counted(root, number) else [number]
-        )
+        paths = []
+        if match and not is_counted(root, number):
+            for name in listed(root, "sys/block"):
+                if re.fullmatch(f"{match[1]}c[0-9]+{match[2]}", name):
+                    paths.append(name)
+        counting |= dict.fromkeys(paths or [number])
     return tuple(counting)
-
-
-def _is_counted(root: str, device: str) -> bool:
-    """Return whether the kernel says that it counts what a device moves (sysfs, ``queue/iostats``)."""
-    place = "sys/dev/block" if ":" in device else "sys/block"
-    directory = os.path.realpath(os.path.join(root, place, device))
-    queues = (
-        os.path.join(directory, "queue"),
-        os.path.join(directory, "../queue"),
-    )  # of its disk
-    return not any(text(queue, "iostats") == "0" for queue in queues)
 
 
 def join(parts: Sequence[Below]) -> Below:
     """Return several stacks side by side as one; any reason of one counts for all."""
-    disks = dict.fromkeys(disk for part in parts for disk in part.disks)
-    names = {number: name for part in parts for number, name in part.names.items()}
-
-    def first(reasons: Iterator[str]) -> str:
-        return next(filter(None, reasons), "")
-
-    return Below(
-        disks=tuple(disks),
-        names=names,
-        memory=first(part.memory for part in parts),
-        cached=first(part.cached for part in parts),
-        fsync=first(part.fsync for part in parts),
-        compresses=first(part.compresses for part in parts),
-    )
+    joined = Below()
+    for part in parts:
+        joined = Below(
+            disks=tuple(dict.fromkeys(joined.disks + part.disks)),
+            names={**joined.names, **part.names},
+            memory=joined.memory or part.memory,
+            cached=joined.cached or part.cached,
+            fsync=joined.fsync or part.fsync,
+            compresses=joined.compresses or part.compresses,
+        )
+    return joined
 
 
 def _unknown(reason: str) -> Below:
@@ -169,7 +139,7 @@ def _on(name: str, below: Below) -> Below:
     """Return a stack with a device on top, which the reasons name."""
 
     def named(reason: str) -> str:
-        return f"{name} on {reason}" if reason else ""
+        return reason and f"{name} on {reason}"
 
     return replace(
         below,
@@ -181,14 +151,16 @@ def _on(name: str, below: Below) -> Below:
 
 def _attributes(path: str) -> int:
     """Return the attributes of an inode (lsattr(1)); 0 if they cannot be read."""
-    answer = asked(path, _GET_ATTRIBUTES, bytes(8))
-    return int(struct.unpack_from("I", answer)[0]) if answer else 0
+    answer = asked(path, _GET_ATTRIBUTES, bytes(8)) or bytes(8)
+    return int(struct.unpack_from("I", answer)[0])
 
 
 def _mount(path: str) -> Mount | None:
     """Return the mount of an existing path; None if there is no such path."""
+    if not os.path.exists(path):
+        return None
     with contextlib.suppress(OSError):
-        return find_mount(path) if os.path.exists(path) else None
+        return find_mount(path)
     return None
 
 
@@ -203,14 +175,25 @@ def _is_closed(path: str) -> bool:
     return False
 
 
+def _whole(root: str, number: str) -> tuple[str, str]:
+    """Return the directory of a whole device in sysfs, and the name of the given one."""
+    directory = os.path.realpath(os.path.join(root, _BY_NUMBER, number))
+    name = os.path.basename(directory)
+    if os.path.exists(os.path.join(directory, "partition")):
+        directory = os.path.dirname(directory)
+    return directory, name
+
+
 def _beneath(directory: str) -> list[str]:
     """Return the numbers of the devices below a whole device: dm, md, bcache with its cache."""
-    caches = [
-        name for name in listed(directory, "bcache/cache") if re.match(r"cache\d", name)
-    ]
-    places = [f"slaves/{name}" for name in listed(directory, "slaves")]
-    places += [f"bcache/cache/{name}/.." for name in caches if places]
-    return list(filter(None, (text(directory, place, "dev") for place in places)))
+    numbers = []
+    for name in listed(directory, "slaves"):
+        numbers.append(text(directory, "slaves", name, "dev"))
+    if numbers:
+        for name in listed(directory, "bcache/cache"):
+            if re.match(r"cache\d", name):
+                numbers.append(text(directory, "bcache/cache", name, "../dev"))
+    return list(filter(None, numbers))
 
 
 def _leaf(name: str, directory: str) -> Below:
@@ -227,14 +210,16 @@ def _leaf(name: str, directory: str) -> Below:
         return _unknown(f"{name}, {_SERVED[kind]}")
     if "/devices/virtual/block/" in directory and not name.startswith(_STORAGE):
         return _unknown(f"{name}, a virtual device of unknown kind")
-    return Below(disks=(text(directory, "dev"),), names={text(directory, "dev"): name})
+    number = text(directory, "dev")
+    return Below(disks=(number,), names={number: name})
 
 
 def _compressing(mount: Mount, attributes: int) -> str:
     """Return why a file system may shrink data; empty if no reason is known."""
     if mount.type == "zfs":
         return "zfs"
-    if word := option(mount, "compress(-force)?=(?!no$|none$).+"):
+    word = option(mount, "compress(-force)?=(?!no$|none$).+")
+    if word:
         return f"{mount.type} compress={word.partition('=')[2]}"
     if attributes & _COMPRESSED and mount.type in ("btrfs", "f2fs"):
         return f"{mount.type}, which compresses what lies here (chattr +c or btrfs property)"
@@ -269,146 +254,137 @@ class _Walk:
         if traits(mount.type).cache == "memory":
             under = replace(under, memory=f"{mount.type} at {mount.point}")
         elif mount.type.startswith("fuse"):
-            behind = self.behind_program(path, mount, above)
+            behind = _on(mount.type, self.behind_program(path, mount, above))
             memory, fsync = under.memory or behind.memory, under.fsync or behind.fsync
-            under = replace(under, memory=memory, fsync=fsync)
+            names = {**behind.names, **under.names}
+            under = replace(under, memory=memory, fsync=fsync, names=names)
         return self.promises(path, mount, replace(under, devices=devices))
 
     def behind_program(self, path: str, mount: Mount, above: frozenset[int]) -> Below:
-        """Return the stack of what a program shows elsewhere, of which no promise counts; an empty one if it is unknown.
+        """Return the stack of what a program shows elsewhere, of which no promise counts; an empty one if it is unproven.
 
-        bindfs, gocryptfs and others have a directory as their source, fuse2fs an image or a device, many /dev/fuse. The path below a directory may lie
-        on another mount, or be a link. If names are encrypted, the nearest directory is asked.
+        Seen in mountinfo: bindfs and gocryptfs have a directory as their source, fuse2fs an image or a device; sshfs has
+        HOST:DIRECTORY, and fuse-overlayfs its own name, with no word of its upper directory. A directory counts if the mount
+        shows it. The path below it may lie on another mount, or be a link. If names are encrypted, the nearest is asked.
         """
         source = self.place(mount.source)
         if not mount.source.startswith("/") or not os.path.exists(source):
             return Below()
         info = os.stat(source)
         if stat.S_ISBLK(info.st_mode):
-            return _on(mount.type, self.device(_number(info.st_rdev), above))
+            return self.device(_number(info.st_rdev), above)
+        if stat.S_ISCHR(info.st_mode):
+            return Below()
         if stat.S_ISDIR(info.st_mode):
+            if not shows(mount, mount.source, self.root):
+                return Below()
             inside = os.path.relpath(path, self.place(mount.point))
             source = existing_parent(
                 os.path.join(source, mount.root.lstrip("/"), inside)
             )
-        beneath = None if stat.S_ISCHR(info.st_mode) else _mount(source)
-        return (
-            _on(mount.type, self.file_system(source, beneath, above))
-            if beneath
-            else Below()
-        )
+        beneath = _mount(source)
+        if beneath is None:
+            return Below()
+        return self.file_system(source, beneath, above)
 
     def promises(self, path: str, mount: Mount, below: Below) -> Below:
         """Add what a file system itself does to data: copies, compression, O_DIRECT."""
         attributes, o_direct, copies = 0, "", (1.0, 1.0)
-        if mount.type in ("ext2", "ext3", "ext4", "f2fs", "gfs2", "btrfs"):
+        if mount.type in ("ext2", "ext3", "ext4", "f2fs", "btrfs"):
             attributes = _attributes(path)
-        if reason := self.journalled(mount, below, attributes):
-            o_direct, copies = reason, (1.0, 2.0)
-        elif attributes & _ENCRYPTED and not self.encrypts_inline(mount, below):
+        journalled = self.journalled(mount, below, attributes)
+        if journalled:
+            o_direct, copies = journalled, (1.0, 2.0)
+        elif attributes & _ENCRYPTED:
             o_direct = f"{mount.type} encrypts what lies here (fscrypt)"
         elif attributes & _COMPRESSED and mount.type == "f2fs":
             o_direct = "f2fs compresses what lies here (chattr +c)"
         if mount.type == "btrfs":
-            present = len(below.devices)
-            missing = max(0, btrfs.device_count(path) - present)
-            copies = btrfs.copies(btrfs.data_profiles(path), present, missing)
-        compresses = _compressing(mount, attributes) or below.compresses
+            is_whole = btrfs.device_count(path) <= len(below.devices)
+            copies = btrfs.copies(btrfs.data_profiles(path), is_whole)
         return replace(
             below,
             o_direct=o_direct,
             copies=copies,
-            compresses=compresses,
+            compresses=_compressing(mount, attributes) or below.compresses,
             fsync=below.fsync or self.unflushed(mount, below),
         )
 
     def unflushed(self, mount: Mount, below: Below) -> str:
         """Return a reason if fsync leaves data in the cache of a disk that forgets them without power."""
         word = no_barriers(mount)
-        forgets = [
-            name
-            for disk in below.disks
-            if text(self.place("sys/dev/block", disk), "queue/write_cache")
-            != "write through"
-            for name in [below.names.get(disk, disk)]
-        ]
+        forgets = []
+        for disk in below.disks:
+            cache = text(self.place(_BY_NUMBER, disk), "queue/write_cache")
+            if cache != "write through":
+                forgets.append(below.names.get(disk, disk))
         if not word or (below.disks and not forgets):
             return ""
-        return f"{mount.type} with {word}: fsync does not empty the write cache of {', '.join(forgets) or 'its disk'}"
+        disks = ", ".join(forgets) or "its disk"
+        return (
+            f"{mount.type} with {word}: fsync does not empty the write cache of {disks}"
+        )
 
     def journalled(self, mount: Mount, below: Below, attributes: int) -> str:
         """Return a reason if data go through a journal; ext4 ignores ``chattr +j`` with delalloc.
 
         A default that tune2fs(8) set is not among the mount options.
         """
-        if mount.type == "gfs2" and attributes & _JOURNALLED:
-            return "gfs2 journals data here (chattr +j)"
         if mount.type not in ("ext3", "ext4"):
             return ""
         options = mount.options.split(",")
         for device in below.devices:
-            options += text(
-                self.place("proc/fs/ext4", below.names.get(device, ""), "options")
-            ).split("\n")
+            name = below.names.get(device, "")
+            options += text(self.place("proc/fs/ext4", name, "options")).split("\n")
         if "data=journal" in options:
             return f"{mount.type} with data=journal"
         if attributes & _JOURNALLED and "nodelalloc" in options:
             return f"{mount.type} journals data here (chattr +j, nodelalloc)"
         return ""
 
-    def encrypts_inline(self, mount: Mount, below: Below) -> bool:
-        """Return whether the devices encrypt what fscrypt hands down (mount option inlinecrypt)."""
-        return bool(option(mount, "inlinecrypt")) and all(
-            os.path.isdir(os.path.join(self.whole(device)[0], "queue/crypto"))
-            for device in below.devices
-        )
-
     def devices(self, path: str, mount: Mount) -> tuple[str, ...]:
         """Return the numbers of the block devices directly under a file system."""
         if mount.type == "btrfs":
-            folder = self.place(
-                "sys/fs/btrfs", btrfs.identity(path) or "none", "devices"
-            )
-            return tuple(
-                filter(None, (text(folder, name, "dev") for name in listed(folder)))
-            )
+            identity = btrfs.identity(path) or "none"
+            folder = self.place("sys/fs/btrfs", identity, "devices")
+            if mounted_over(folder, root=self.root):
+                return ()
+            numbers = [text(folder, name, "dev") for name in listed(folder)]
+            return tuple(filter(None, numbers))
         if not kind_of(mount.type).on_device:
             return ()
-        numbers = [mount.device, *self.journals(mount)]
-        for name in ("logdev", "rtdev") if mount.type == "xfs" else ():
-            if word := option(mount, f"{name}=.+"):
+        numbers = [mount.device]
+        if mount.type in ("ext3", "ext4"):
+            numbers += self.journals(mount.device)
+        for name in ("logdev", "rtdev"):
+            word = option(mount, f"{name}=.+")
+            if word and mount.type == "xfs":
                 with contextlib.suppress(OSError):
                     device = self.place(unescape(word.partition("=")[2]))
                     numbers.append(_number(os.stat(device).st_rdev))
         return tuple(numbers)
 
-    def journals(self, mount: Mount) -> Iterator[str]:
-        """Yield the number of an ext4's external journal; its thread bears the device's name."""
-        if mount.type in ("ext3", "ext4"):
-            name = os.path.basename(
-                os.path.realpath(self.place("sys/dev/block", mount.device))
-            )
-            thread = text(
-                self.place(
-                    "proc",
-                    text(self.place("sys/fs/ext4", name, "journal_task")),
-                    "comm",
-                )
-            )
-            # Kernels before 5.17 cut names after 15 characters.
-            if thread.startswith("jbd2/") and len(thread) != 15:
-                yield from filter(
-                    None, [text(self.place("sys/class/block", thread[5:], "dev"))]
-                )
+    def journals(self, number: str) -> list[str]:
+        """Return the devices that hold nothing but journals, if an ext4 has its journal on one of them.
+
+        The kernel names a journal by its device, and one in a file system by its inode too: ``sda1-8``.
+        """
+        own = os.path.basename(os.path.realpath(self.place(_BY_NUMBER, number)))
+        names = listed(self.root, "proc/fs/jbd2")
+        task = text(self.root, "sys/fs/ext4", own, "journal_task")
+        if task in ("", "<none>") or any(name.startswith(f"{own}-") for name in names):
+            return []
+        found = [text(self.root, "sys/class/block", name, "dev") for name in names]
+        return list(filter(None, found))
 
     def overlay(self, mount: Mount, above: frozenset[int]) -> Below:
         """Return the stack of an overlay: that of its upper directory, which takes all writes."""
         upper = upper_directory(mount)
         if not upper:  # nothing can be written
             return Below()
-        beneath = (
-            _mount(self.place(upper)) if is_upper(mount, upper, self.root) else None
-        )
+        beneath = None
+        if shows(mount, upper, self.root):
+            beneath = _mount(self.place(upper))
         if beneath is None:
             return _unknown(
                 f"an overlay, whose upper directory {upper} cannot be seen here"
@@ -418,34 +394,31 @@ class _Walk:
             return replace(below, fsync="a volatile overlay ignores fsync")
         return below
 
-    def whole(self, number: str) -> tuple[str, str]:
-        """Return the directory of a whole device in sysfs, and the name of the given one."""
-        directory = os.path.realpath(self.place("sys/dev/block", number))
-        name = os.path.basename(directory)
-        if os.path.exists(os.path.join(directory, "partition")):
-            directory = os.path.dirname(directory)
-        return directory, name
-
     def device(self, number: str, above: frozenset[int]) -> Below:
         """Return the stack below a block device, which the reasons and ``names`` include."""
-        directory, name = self.whole(number)
+        directory, name = _whole(self.root, number)
+        over = mounted_over(self.place(_BY_NUMBER, number), directory, root=self.root)
+        if over:
+            return _unknown(
+                f"the device {number}: {over.type} is mounted at {over.point}, over what the kernel shows of it"
+            )
         if not os.path.isdir(directory):
             return _unknown(f"the device {number}, which the kernel does not show here")
         disk = os.path.basename(directory)
+        numbers = _beneath(directory)
         if re.fullmatch(r"loop\d+", disk):
             below = self.loop(disk, directory, above)
-        elif numbers := _beneath(directory):
+        elif numbers:
             below = _on(disk, join([self.device(number, above) for number in numbers]))
         else:
             below = _leaf(disk, directory)
-        if not below.fsync and (reason := self.keeps_flushes(disk, directory, below)):
-            below = replace(below, fsync=reason)
+        fsync = below.fsync or self.keeps_flushes(disk, directory, below)
+        below = replace(below, fsync=fsync)
         if disk != name:
             below = _on(name, below)
         identity = text(directory, "dm/uuid")
-        if identity.startswith("VDO-") or identity.endswith(
-            "-vpool"
-        ):  # by vdo(8), by LVM
+        # By vdo(8), or by LVM.
+        if identity.startswith("VDO-") or identity.endswith("-vpool"):
             below = replace(below, compresses="dm-vdo")
         return replace(below, names={number: name, **below.names})
 
@@ -453,13 +426,11 @@ class _Walk:
         """Return a reason if a device hands no flush on to a disk below it that has a write cache."""
         if text(directory, "queue/write_cache") != "write through":
             return ""
-        own = text(directory, "dev")
-        forgets = [
-            below.names.get(disk, disk)
-            for disk in below.disks
-            if disk != own
-            and text(self.whole(disk)[0], "queue/write_cache") == "write back"
-        ]
+        own, forgets = text(directory, "dev"), []
+        for disk in below.disks:
+            cache = text(_whole(self.root, disk)[0], "queue/write_cache")
+            if disk != own and cache == "write back":
+                forgets.append(below.names.get(disk, disk))
         if not forgets:
             return ""
         return f"{name} hands no flush on (queue/write_cache: write through), but {', '.join(forgets)} has a write cache"
@@ -487,20 +458,25 @@ class _Walk:
     def behind(self, name: str, file: str, above: frozenset[int]) -> Below | None:
         """Return the stack of a loop device's file; None if the path is not that file."""
         path = self.place(file)
-        if file and _is_closed(path) and (mount := mount_by_name(path)):
+        mount = None
+        if file and _is_closed(path):
+            mount = mount_by_name(path)
+        if mount:
             return self.image(path, mount, above)
         mount = _mount(path)
         if not file or mount is None:
             return None
         info = os.stat(path)
-        if status := asked(self.place("dev", name), _LOOP_STATUS, bytes(232)):  # root's
+        is_device = stat.S_ISBLK(info.st_mode)
+        status = asked(self.place("dev", name), _LOOP_STATUS, bytes(232))  # root's
+        if status:
             device, inode, special = struct.unpack_from("QQQ", status)
             is_that = (device, inode) == (info.st_dev, info.st_ino)
-            if stat.S_ISBLK(info.st_mode):
+            if is_device:
                 is_that = special == info.st_rdev
             if not is_that:
                 return None
-        if stat.S_ISBLK(info.st_mode):
+        if is_device:
             return self.device(_number(info.st_rdev), above)
         return self.image(path, mount, above)
 
@@ -520,4 +496,6 @@ class _Walk:
 def loop_remedy(why: str) -> str:
     """Return what gives a loop device below a target direct I/O; empty if that is not what lacks."""
     loop = re.search(r"\b(loop\d+), whose file [^,]* \(losetup --direct-io\)", why)
-    return f"Run: losetup --direct-io=on /dev/{loop[1]}" if loop else ""
+    if loop is None:
+        return ""
+    return f"Run: losetup --direct-io=on /dev/{loop[1]}"

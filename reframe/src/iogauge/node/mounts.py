@@ -10,6 +10,8 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
+from iogauge.node.kernel import text
+
 #: Inodes and bytes beyond all file systems.
 _NO_LIMIT: Final = 2**63 - 1
 
@@ -33,18 +35,13 @@ class Mount:
     root: str = "/"
     device: str = "0:0"
 
-    @property
-    def server(self) -> str:
-        """Return the address that a mount of NFS uses (nfs(5), ``addr``), or the name of its server."""
-        word = option(self, "addr=.+")
-        return word.partition("=")[2] or self.source.partition(":/")[0]
-
 
 def option(mount: Mount, pattern: str) -> str:
     """Return the first mount option that matches as a whole, or nothing."""
-    return next(
-        (word for word in mount.options.split(",") if re.fullmatch(pattern, word)), ""
-    )
+    for word in mount.options.split(","):
+        if re.fullmatch(pattern, word):
+            return word
+    return ""
 
 
 def no_barriers(mount: Mount) -> str:
@@ -55,18 +52,20 @@ def no_barriers(mount: Mount) -> str:
 def fsname_of(source: str) -> str:
     """Return the file system's name in a Lustre source (``10.0.0.1@tcp:/scratch``); else ``*``."""
     match = re.search(r":/([A-Za-z0-9_-]{1,8})(?:/|$)", source)
-    return match[1] if match else "*"
+    if match is None:
+        return "*"
+    return match[1]
 
 
-def unescape(text: str) -> str:
+def unescape(escaped: str) -> str:
     """Return a text of mountinfo without its octal escapes."""
-    return re.sub(r"\\([0-7]{3})", lambda m: chr(int(m[1], 8)), text)
+    return re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), escaped)
 
 
-def parse_mountinfo(text: str) -> list[Mount]:
+def parse_mountinfo(table: str) -> list[Mount]:
     """Return mounts in order of ``/proc/self/mountinfo`` (proc(5)); other lines are skipped."""
     mounts = []
-    for line in text.splitlines():
+    for line in table.splitlines():
         left, dash, right = line.partition(" - ")
         head, tail = left.split(" "), right.split(" ")
         if (
@@ -76,11 +75,16 @@ def parse_mountinfo(text: str) -> list[Mount]:
             or not re.fullmatch("[0-9]{1,18}", head[0])
         ):
             continue
-        options = ",".join([head[5], *tail[2:3]])
-        root, point, source = map(unescape, (*head[3:5], tail[1]))
-        mounts.append(
-            Mount(int(head[0]), point, source, tail[0], options, root, head[2])
+        mount = Mount(
+            id=int(head[0]),
+            point=unescape(head[4]),
+            source=unescape(tail[1]),
+            type=tail[0],
+            options=",".join([head[5], *tail[2:3]]),
+            root=unescape(head[3]),
+            device=head[2],
         )
+        mounts.append(mount)
     return mounts
 
 
@@ -96,7 +100,9 @@ class Space:
     @property
     def fill(self) -> float:
         """Return the used share of what an ordinary user may use (as ``df`` counts it)."""
-        return 1 - self.bytes_free / self.bytes_total if self.bytes_total else 1.0
+        if not self.bytes_total:
+            return 1.0
+        return 1 - self.bytes_free / self.bytes_total
 
 
 def existing_parent(path: str) -> str:
@@ -107,7 +113,7 @@ def existing_parent(path: str) -> str:
     return path
 
 
-def find_mount(path: str) -> Mount | None:
+def find_mount(path: str) -> Mount:
     """Return the mount that holds ``path`` on this host, by the kernel's own mount identifier.
 
     Opens the path or its nearest existing parent, so that an automount comes up. Raises OSError.
@@ -121,29 +127,80 @@ def find_mount(path: str) -> Mount | None:
 
 def mount_by_name(path: str) -> Mount | None:
     """Return the mount that a path leads to by its name, if the path itself may not be looked at."""
-    at = [m for m in of_this_host() if f"{path}/".startswith(f"{m.point.rstrip('/')}/")]
+    at = [mount for mount in of_this_host() if is_within(path, mount.point)]
     return max(reversed(at), key=lambda mount: len(mount.point), default=None)
 
 
-def mount_id(fd: int) -> int | None:
-    """Return the kernel's identifier of the mount of an open file (proc(5), ``mnt_id``)."""
+def _storage(mount: Mount) -> str:
+    """Return what all mounts of a file system share: its source on a network, else its device."""
+    if ":/" in mount.source:
+        return f"{mount.type} from {mount.source}"
+    return mount.device
+
+
+def seen_at(directory: str, process: int | str = "self") -> dict[str, Mount]:
+    """Return the mounts that a process sees at a directory and below it, by what each shows there.
+
+    No path is looked at, only the kernel's list of mounts: a mount may hang.
+    """
+    table = parse_mountinfo(text("/proc", str(process), "mountinfo"))
+    seen, covers = dict[str, Mount](), None
+    for mount in table:
+        if is_within(directory, mount.point):
+            if covers is None or len(mount.point) >= len(covers.point):
+                covers = mount
+        elif is_within(mount.point, directory):
+            seen[f"{_storage(mount)} {mount.root} at {mount.point}"] = mount
+    if covers:
+        inside = os.path.relpath(directory, covers.point)
+        root = os.path.normpath(f"{covers.root}/{inside}")
+        seen[f"{_storage(covers)} {root}"] = covers
+    return seen
+
+
+def mount_id(fd: int) -> int:
+    """Return the kernel's identifier of the mount of an open file (proc(5), ``mnt_id``); raises OSError."""
     with open(f"/proc/self/fdinfo/{fd}", encoding="ascii") as file:
-        match = re.search(r"^mnt_id:\s*(\d+)$", file.read(), re.MULTILINE)
-    return int(match[1]) if match else None
+        match = re.search(r"(?m)^mnt_id:\s*(\d+)$", file.read())
+    if match is None:
+        raise OSError("/proc/self/fdinfo names no mount")
+    return int(match[1])
 
 
-def mount_of(fd: int) -> Mount | None:
-    """Return the mount of an open file."""
+def mount_of(fd: int) -> Mount:
+    """Return the mount of an open file; raises OSError if this process does not see it."""
     number = mount_id(fd)
-    return next((m for m in of_this_host() if m.id == number), None)
+    for mount in of_this_host():
+        if mount.id == number:
+            return mount
+    raise OSError(f"/proc/self/mountinfo has no mount {number}")
 
 
-def of_this_host() -> list[Mount]:
+def of_this_host(root: str = "/") -> list[Mount]:
     """Return the mounts that this process sees."""
-    with open(
-        "/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape"
-    ) as file:
-        return parse_mountinfo(file.read())
+    return parse_mountinfo(text(root, "proc/self/mountinfo"))
+
+
+def is_within(path: str, directory: str) -> bool:
+    """Return whether a path is a directory, or lies below it by its name."""
+    return f"{path}/".startswith(f"{directory.rstrip('/')}/")
+
+
+def mounted_over(*paths: str, root: str = "/") -> Mount | None:
+    """Return what is mounted over paths of /sys or /proc below ``root``, or in them; None if they are the kernel's own.
+
+    lxcfs shows a /proc/diskstats of its own. A bind mount may show another device of the kernel.
+    """
+    for mount in of_this_host(root):
+        place = os.path.join(root, mount.point.lstrip("/"))
+        top = {"sysfs": "/sys", "proc": "/proc"}.get(mount.type, "-")
+        is_own = mount.point == f"{top}{mount.root}".rstrip("/")
+        if is_own or not mount.point.startswith(("/sys", "/proc")):
+            continue
+        for path in paths:
+            if is_within(path, place) or is_within(place, path):
+                return mount
+    return None
 
 
 def space_of(path: str) -> Space:
@@ -154,21 +211,28 @@ def space_of(path: str) -> Space:
     info = os.statvfs(path)
     used = (info.f_blocks - info.f_bfree) * info.f_frsize
     free = info.f_bavail * info.f_frsize
-    inodes = (info.f_files, info.f_favail) if 0 < info.f_files < _NO_LIMIT else (0, 0)
-    total, left = (max(0, min(count, _NO_LIMIT)) for count in (used + free, free))
-    return Space(total, left, *inodes)
+    files, files_free = info.f_files, info.f_favail
+    if not 0 < files < _NO_LIMIT:
+        files = files_free = 0
+    return Space(
+        bytes_total=max(0, min(used + free, _NO_LIMIT)),
+        bytes_free=max(0, min(free, _NO_LIMIT)),
+        inodes_total=files,
+        inodes_free=files_free,
+    )
 
 
 def cache_id(path: str) -> str:
     """Return the name of a path's page cache: the kernel's boot identifier, the mount's device."""
-    with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
-        return f"{file.read().strip()}:{os.stat(path).st_dev}"
+    return f"{text('/proc/sys/kernel/random/boot_id')}:{os.stat(path).st_dev}"
 
 
 def upper_directory(mount: Mount) -> str | None:
     """Return the directory that an overlay writes to, None if the mount is no overlay."""
-    match = re.search(r"(?:^|,)upperdir=([^,]+)", mount.options)
-    return unescape(match[1]) if match and mount.type == "overlay" else None
+    upper = option(mount, "upperdir=.+")
+    if not upper or mount.type != "overlay":
+        return None
+    return unescape(upper.partition("=")[2])
 
 
 #: Direction of an ioctl that only reads: bit 31, but bit 30 on these machines (their asm/ioctl.h).

@@ -10,7 +10,6 @@ import array
 import contextlib
 import fcntl
 import functools
-import ipaddress
 import os
 import re
 import socket
@@ -24,7 +23,7 @@ from typing import Final
 from iogauge.core import commands
 from iogauge.core.text import text_digest
 from iogauge.core.untrusted import read_text
-from iogauge.core.words import (
+from iogauge.core.vocabulary import (
     FIO,
     IO500,
     IOR,
@@ -32,7 +31,6 @@ from iogauge.core.words import (
     Fingerprint,
     Value,
 )
-from iogauge.node import layers
 from iogauge.node.between import (
     PROGRAM_SECONDS,
     handed_on,
@@ -86,24 +84,6 @@ def safe_source(source: str) -> str:
     return re.sub(r"(?<=//)[^/@\s]*@", "", source)
 
 
-def route_interface(table: str, address: str) -> str | None:
-    """Return the interface that leads to an IPv4 address: longest prefix of ``/proc/net/route``."""
-    wanted = int(ipaddress.IPv4Address(address))
-    best: tuple[int, str] | None = None
-    for line in table.splitlines()[1:]:
-        words = line.split()
-        if len(words) < 8:
-            continue
-        with contextlib.suppress(ValueError, struct.error):
-            network, mask = (
-                struct.unpack("<I", struct.pack(">I", int(words[i], 16)))[0]
-                for i in (1, 7)
-            )
-            if wanted & mask == network and (best is None or mask > best[0]):
-                best = (mask, words[0])
-    return best[1] if best else None
-
-
 # Probes of the machine. Each may fail: its exception is dropped, and its keys are missing.
 class _Node:
     """A machine's files below ``root`` (``/`` on a real machine), and the mount at ``path``.
@@ -115,16 +95,20 @@ class _Node:
         self.root, self.path, self.processes = root, path, processes
 
     @functools.cached_property
-    def mount(self) -> Mount | None:
+    def mount(self) -> Mount:
         return find_mount(self.path)
 
     def text(self, *path: str) -> str:
         """Return the content of a file, empty if it cannot be read."""
         return text(self.root, *path)
 
+    def files(self, pattern: str) -> list[Path]:
+        """Return all matching files, sorted."""
+        return sorted(self.root.glob(pattern))
+
     def texts(self, pattern: str) -> list[str]:
         """Return the contents of all matching readable files, each once, sorted."""
-        return sorted(filter(None, {text(file) for file in self.root.glob(pattern)}))
+        return sorted(filter(None, {text(file) for file in self.files(pattern)}))
 
 
 #: What a probe tells; "" and None stand for what it was not told.
@@ -133,72 +117,59 @@ _Told = Mapping[str, Value | None]
 
 def _system(node: _Node) -> _Told:
     kernel = os.uname()
-    named = re.search(r'^PRETTY_NAME="?([^"\n]*)', node.text("etc/os-release"), re.M)
+    named = re.findall(r'(?m)^PRETTY_NAME="?([^"\n]*)', node.text("etc/os-release"))
     return {
         "kernel": kernel.release,
         "machine": kernel.machine,
-        "os": named and named[1],
+        "os": "".join(named),
         "node.model": node.text("sys/class/dmi/id/product_name"),
     }
 
 
 def _mount(node: _Node) -> _Told:
-    if node.mount is None:
-        return {}
     return {
         "mount.type": node.mount.type,
         "mount.source": safe_source(node.mount.source),
         "mount.options": safe_options(node.mount.options),
-        "mount.compresses": layers.resolve(
-            node.path, node.mount, root=str(node.root)
-        ).compresses,
     }
 
 
 def _processor(node: _Node) -> _Told:
-    models = dict(
-        re.findall(
-            r"(?m)^(model name|cpu|CPU part)\s*:\s*(.+)$", node.text("proc/cpuinfo")
-        )
-    )
-    model = next(
-        (models[key] for key in ("model name", "cpu", "CPU part") if key in models), ""
-    )
+    told = node.text("proc/cpuinfo")
+    models = dict(re.findall(r"(?m)^(model name|cpu|CPU part)\s*:\s*(.+)$", told))
+    model = ""
+    for name in ("CPU part", "cpu", "model name"):
+        model = models.get(name, model)
     cpus = "sys/devices/system/cpu/cpu[0-9]*"
-    topology = f"{cpus}/topology"
-    cores = node.texts(f"{topology}/core_cpus_list") or node.texts(
-        f"{topology}/thread_siblings_list"
-    )
-    threads = len(list(node.root.glob(topology))) if cores else 0
-    flaws = [
-        f"{file.name}: {text(file)}"
-        for file in sorted(node.root.glob("sys/devices/system/cpu/vulnerabilities/*"))
-    ]
+    # Since Linux 5.3, and before.
+    cores = node.texts(f"{cpus}/topology/core_cpus_list")
+    cores = cores or node.texts(f"{cpus}/topology/thread_siblings_list")
+    has_smt = None
+    if cores:
+        has_smt = len(node.files(f"{cpus}/topology")) > len(cores)
+    flaws = []
+    for file in node.files("sys/devices/system/cpu/vulnerabilities/*"):
+        flaws.append(f"{file.name}: {text(file)}")
+    numa_nodes = node.files("sys/devices/system/node/node[0-9]*")
     return {
         "cpu.model": " ".join(model.split()),
         "cpu.cores": len(cores) or None,
-        "cpu.threads": threads or None,
-        "cpu.smt": threads > len(cores) if threads else None,
-        "cpu.sockets": len(node.texts(f"{topology}/physical_package_id")) or None,
-        "cpu.numa_nodes": len(
-            list(node.root.glob("sys/devices/system/node/node[0-9]*"))
-        )
-        or None,
+        "cpu.smt": has_smt,
+        "cpu.sockets": len(node.texts(f"{cpus}/topology/physical_package_id")) or None,
+        "cpu.numa_nodes": len(numa_nodes) or None,
         "cpu.governor": ",".join(node.texts(f"{cpus}/cpufreq/scaling_governor")),
-        "cpu.mitigations": text_digest("\n".join(flaws)) if flaws else "",
+        "cpu.mitigations": (flaws and text_digest("\n".join(flaws))) or None,
     }
 
 
 def _memory(node: _Node) -> _Told:
     total = memory_bytes(str(node.root))
-    limit = min(_memory_limits(node), default=total)
-    pages = re.search(
-        r"\[(\w+)\]", node.text("sys/kernel/mm/transparent_hugepage/enabled")
-    )
+    limits = [limit for limit in _memory_limits(node) if limit < total]
+    pages = node.text("sys/kernel/mm/transparent_hugepage/enabled")
     return {
         "mem.bytes": round(total / _GIB) * _GIB,
-        "mem.limit": limit if limit < total else None,
-        "mem.thp": pages and pages[1],
+        "mem.limit": min(limits, default=None),
+        "mem.thp": "".join(re.findall(r"\[(\w+)\]", pages)),
     }
 
 
@@ -211,11 +182,14 @@ def _memory_limits(node: _Node) -> list[int]:
     limits = []
     for line in node.text("proc/self/cgroup").splitlines():
         _, controllers, path = line.split(":", 2)
-        version_1 = "memory" in controllers.split(",")
-        if (controllers and not version_1) or ".." in path.split("/"):
+        if ".." in path.split("/"):
             continue
-        top = "sys/fs/cgroup/memory" if version_1 else "sys/fs/cgroup"
-        file = "memory.limit_in_bytes" if version_1 else "memory.max"
+        if not controllers:
+            top, file = "sys/fs/cgroup", "memory.max"
+        elif "memory" in controllers.split(","):
+            top, file = "sys/fs/cgroup/memory", "memory.limit_in_bytes"
+        else:
+            continue
         group = PurePosixPath(f"/{path}")
         for place in (group, *group.parents):
             with contextlib.suppress(ValueError):  # "max" is no limit
@@ -232,11 +206,11 @@ def _driver_info(interface: str) -> tuple[str, str]:
         socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock,
     ):
         fcntl.ioctl(sock, 0x8946, request)  # SIOCETHTOOL
-    fields = (
-        block.tobytes()[first : first + 32].partition(b"\0")[0] for first in (4, 68)
-    )
-    driver, firmware = (field.decode("ascii", "replace") for field in fields)
-    return driver, firmware if firmware != "N/A" else ""
+    names = []
+    for first in (4, 68):
+        field = block.tobytes()[first : first + 32].partition(b"\0")[0]
+        names.append(field.decode("ascii", "replace").removeprefix("N/A"))
+    return names[0], names[1]
 
 
 def _network(node: _Node) -> _Told:
@@ -247,90 +221,66 @@ def _network(node: _Node) -> _Told:
         real = (place / "device").exists() or (place / "bonding").exists()
         if not real or text(place, "operstate") not in ("up", "unknown"):
             continue
-        speed, mtu = (text(place, what) for what in ("speed", "mtu"))
         ids = [text(place, "device", part) for part in ("vendor", "device")]
-        driver, firmware = _driver_info(name) if node.root == Path("/") else ("", "")
+        if all(ids):
+            facts[f"nic.{name}.model"] = ":".join(ids)
+        driver = firmware = ""
+        if node.root == Path("/"):
+            driver, firmware = _driver_info(name)
         with contextlib.suppress(OSError):
             driver = os.path.basename(os.readlink(place / "device/driver"))
-        told = {
-            "speed_mbps": int(speed) if speed.isdecimal() and int(speed) else None,
-            "mtu": int(mtu) if mtu.isdecimal() else None,
-            "model": ":".join(ids) if all(ids) else "",
-            "driver": driver,
-            "firmware": firmware,
-        }
-        facts |= {f"nic.{name}.{key}": value for key, value in told.items()}
-    source = node.mount.source if node.mount else ""
-    if match := re.search(r"(?<![\w.])(\d{1,3}(?:\.\d{1,3}){3})(?=[@:])", source):
-        with contextlib.suppress(ValueError):
-            facts["nic.target"] = route_interface(node.text("proc/net/route"), match[1])
+        facts[f"nic.{name}.driver"] = driver
+        facts[f"nic.{name}.firmware"] = firmware
+        for key, file in (("speed_mbps", "speed"), ("mtu", "mtu")):
+            with contextlib.suppress(ValueError):
+                facts[f"nic.{name}.{key}"] = max(0, int(text(place, file))) or None
     return facts
 
 
 def _infiniband(node: _Node) -> _Told:
     facts: Fingerprint = {}
-    for port in sorted(node.root.glob("sys/class/infiniband/*/ports/*")):
+    for port in node.files("sys/class/infiniband/*/ports/*"):
         device = port.parent.parent
         key = f"ib.{device.name}:{port.name}"
-        facts |= {
-            f"{key}.rate": text(port, "rate"),
-            f"{key}.firmware": text(device, "fw_ver"),
-        }
+        facts[f"{key}.rate"] = text(port, "rate")
+        facts[f"{key}.firmware"] = text(device, "fw_ver")
     return facts
 
 
 def _lustre(node: _Node) -> _Told:
-    if node.mount is None or node.mount.type != "lustre":
+    if node.mount.type != "lustre":
         return {}
     return client.facts(fsname_of(node.mount.source), node.root)
 
 
 def _hints(node: _Node) -> _Told:
-    told = {**_of_open_mpi(node.root), **os.environ}
-    hints = [
-        f"{name}={value}{_content(name, value)}"
-        for name, value in sorted(told.items())
-        if _HINTS.fullmatch(name) and not SECRET.search(name)
-    ]
+    variables: dict[str, str] = {}
+    # What Open MPI's file of a user sets, as the variables that would do the same.
+    home = os.environ.get("HOME", "/").lstrip("/")
+    for line in node.text(home, ".openmpi/mca-params.conf").splitlines():
+        name, equals, value = line.partition("#")[0].partition("=")
+        if equals:
+            variables[f"OMPI_MCA_{name.strip()}"] = value.strip()
+    variables |= os.environ
+    hints = []
+    for name, value in sorted(variables.items()):
+        if not _HINTS.fullmatch(name) or SECRET.search(name):
+            continue
+        hint = f"{name}={value}"
+        if name == "ROMIO_HINTS":
+            with contextlib.suppress(OSError, ValueError):
+                hint += f" ({text_digest(read_text(Path(value)))})"
+        hints.append(hint)
     return {"hints.environment": "; ".join(hints)}
-
-
-def _of_open_mpi(root: Path) -> dict[str, str]:
-    """Return what Open MPI's file of a user sets, as the variables that would do the same."""
-    file = (
-        root / os.environ.get("HOME", "/").lstrip("/") / ".openmpi" / "mca-params.conf"
-    )
-    with contextlib.suppress(OSError, ValueError):
-        lines = (
-            line.partition("#")[0].partition("=")
-            for line in read_text(file).splitlines()
-        )
-        return {
-            f"OMPI_MCA_{name.strip()}": v.strip() for name, equals, v in lines if equals
-        }
-    return {}
-
-
-def _content(name: str, value: str) -> str:
-    """Return a digest of the hints of ROMIO, which are in a file."""
-    with contextlib.suppress(OSError, ValueError):
-        return (
-            f" ({text_digest(read_text(Path(value)))})" if name == "ROMIO_HINTS" else ""
-        )
-    return ""
 
 
 def _between(node: _Node) -> _Told:
     """Return libraries and scripts between the tools and the kernel, see node/programs."""
-    looks = [
-        preloaded(environ, node.root)
-        for environ in (handed_on(os.environ), *of_processes(node.processes))
-    ]
-    facts: Fingerprint = {}
-    for key in {key for look in looks for key in look}:
-        facts[key] = ":".join(
-            dict.fromkeys(str(look[key]) for look in looks if key in look)
-        )
+    names: dict[str, dict[str, None]] = {}
+    for environ in (handed_on(os.environ), *of_processes(node.processes)):
+        for key, value in preloaded(environ, node.root).items():
+            names.setdefault(key, {})[str(value)] = None
+    facts: Fingerprint = {key: ":".join(several) for key, several in names.items()}
     for tool in (FIO, IOR, MDTEST, IO500):
         with contextlib.suppress(OSError):
             facts |= script(tool, os.environ)
@@ -339,21 +289,24 @@ def _between(node: _Node) -> _Told:
 
 def mpi_version(text: str) -> str:
     """Return name and version of an MPI from ``mpirun --version``; raises ValueError."""
-    lines = text.strip().splitlines()
-    if not lines:
+    hydra = re.search(r"(?m)^HYDRA build details:\s+Version:\s*(\S+)", text)
+    if hydra:
+        return f"MPICH {hydra[1]}"
+    if not text.strip():
         raise ValueError("mpirun --version printed nothing")
-    if match := re.search(
-        r"^HYDRA build details:\s+Version:\s*(\S+)", text, re.MULTILINE
-    ):
-        return f"MPICH {match[1]}"
-    return re.sub(r"^\S+ \((.*)\)", r"\1", lines[0])
+    return re.sub(r"^\S+ \((.*)\)", r"\1", text.strip().splitlines()[0])
 
 
 def _mpi(node: _Node) -> _Told:
-    if version := os.environ.get("CRAY_MPICH_VERSION"):
-        return {"mpi": f"Cray MPICH {version}"}
-    said = commands.run("mpirun", "--version", seconds=PROGRAM_SECONDS)
-    return {"mpi": mpi_version(said.stdout)}
+    printed = ""
+    with contextlib.suppress(OSError):
+        done = commands.run("mpirun", "--version", seconds=PROGRAM_SECONDS)
+        printed = done.stdout
+    cray = os.environ.get("CRAY_MPICH_VERSION")
+    # The launcher of another MPI is the one that is used, whatever module is loaded.
+    if cray and not re.search("Open MPI|HYDRA|Intel", printed):
+        return {"mpi": f"Cray MPICH {cray}"}
+    return {"mpi": mpi_version(printed)}
 
 
 #: Probes by name, each with the keys (patterns of fnmatch) that it may give.
@@ -390,9 +343,7 @@ def collect(
     def work(name: str) -> None:
         try:
             told = PROBES[name][0](node)
-            parts[name] = {
-                key: value for key, value in told.items() if value not in ("", None)
-            }
+            parts[name] = {k: v for k, v in told.items() if v not in ("", None)}
         except TimeoutError:
             pass
         except Exception:
@@ -406,10 +357,7 @@ def collect(
         thread.start()
     for thread in threads:
         thread.join(max(0.0, until - time.monotonic()))
-    answered = dict(parts)
-    joined: Fingerprint = {
-        f"{UNANSWERED}{name}": True for name in PROBES if name not in answered
-    }
-    for part in answered.values():
-        joined |= part
-    return dict(sorted(joined.items()))
+    facts: Fingerprint = {}
+    for name in PROBES:
+        facts |= parts.get(name, {f"{UNANSWERED}{name}": True})
+    return dict(sorted(facts.items()))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, field, replace
+from typing import Final
 
 from iogauge.core.untrusted import Plain
 from iogauge.node import layers
@@ -21,6 +22,9 @@ from iogauge.node.mounts import (
     space_of,
 )
 
+#: Programs of FUSE that reach a server. Their source does not tell: that of mergerfs, over two directories, was ``x:/b``.
+_CLIENTS: Final = ("fuse.glusterfs", "fuse.sshfs")
+
 
 @dataclass(frozen=True, slots=True)
 class View(Plain):
@@ -35,7 +39,7 @@ class View(Plain):
 
     host: str
     path: str
-    mount: Mount | None
+    mount: Mount
     space: Space
     quotas: tuple[Quota, ...] = ()
     cache_id: str = ""
@@ -47,13 +51,17 @@ class View(Plain):
     @property
     def on_lustre(self) -> bool:
         """Return whether the mount is a client of Lustre."""
-        return self.mount is not None and self.mount.type == "lustre"
+        return self.mount.type == "lustre"
 
     @property
-    def whole_space(self) -> Space | None:
-        """Return the room of the whole file system; None if it may be that of a project, whose quota limits it."""
-        of_project = any(quota.owner.startswith("project") for quota in self.quotas)
-        return None if of_project or self.unanswered else self.space
+    def is_unproven(self) -> bool:
+        """Return whether a program shows files (FUSE) that may lie in memory: it is no client of a server, and names no place
+        on storage that it shows.
+        """
+        kind = self.mount.type
+        if not kind.startswith("fuse") or kind in _CLIENTS:
+            return False
+        return not self.below.names
 
     @property
     def counters(self) -> tuple[str, ...]:
@@ -62,9 +70,9 @@ class View(Plain):
         They are block devices, the mount itself on NFS, the file system's name on Lustre
         (job/witness.sh).
         """
-        if self.mount is not None and self.mount.type in ("nfs", "nfs4"):
+        if self.mount.type in ("nfs", "nfs4"):
             return (self.mount.point,)
-        if self.mount is not None and self.on_lustre:
+        if self.on_lustre:
             return (fsname_of(self.mount.source),)
         return self.below.devices
 
@@ -78,19 +86,21 @@ def look(path: str) -> View:
         mount=mount,
         space=space_of(path),
         cache_id=cache_id(path),
-        below=layers.resolve(path, mount) if mount else Below(),
+        below=layers.resolve(path, mount),
         uuid=uuid_of(existing_parent(path), mount),
     )
 
 
-def with_lustre(view: View, striped: bool, pool: str | None = None) -> View:
+def with_lustre(view: View, striped: bool) -> View:
     """Return a view with what Lustre's programs say: the quotas, and the storage targets if striped.
 
     ``striped`` means that Lustre lays out the files, whatever the mount's type. Elsewhere nothing is
     asked. Raises :class:`LustreError` if the storage targets cannot be found out.
     """
-    if not striped and (view.mount is None or view.mount.type != "lustre"):
+    if not (striped or view.on_lustre):
         return view
-    targets = storage_targets(view.path) if striped else ()
-    quotas, unanswered = quotas_of(view.path, pool)
+    targets: tuple[StorageTarget, ...] = ()
+    if striped:
+        targets = storage_targets(view.path)
+    quotas, unanswered = quotas_of(view.path)
     return replace(view, quotas=quotas, targets=targets, unanswered=unanswered)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, Literal
 
@@ -29,8 +29,8 @@ _LEAST_OF_PART: Final = 0.01
 
 #: Bandwidth of a node if nothing is declared.
 ASSUMED_BYTES_S: Final = 200 * 2**20
-#: Variable with the bytes/s of a node that `iogauge site new` has just measured, for its own plan.
-PROBED: Final = "IOGAUGE_PROBED"
+#: Variable with the bytes/s that a node of the system reached so far, for a plan.
+MEASURED: Final = "IOGAUGE_MEASURED"
 ASSUMED_SPEED: Final = f"{format_bytes(ASSUMED_BYTES_S)}/s a node"
 
 
@@ -40,40 +40,6 @@ class Speed:
 
     bytes_s: float
     source: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MeasuredCeiling:
-    """The most that a layer carried when it was measured: bytes/s of each client, or of the target.
-
-    ``direction`` is that of the target's data. ``source`` says when, on how many nodes, and how often.
-    """
-
-    layer: str
-    direction: Literal["read", "write"]
-    bytes_s: float
-    of_each_client: bool
-    source: str
-
-    def over(self, nodes: int) -> Ceiling:
-        """Return what so many clients get through the layer, in bytes/s."""
-        rate = f"{format_bytes(self.bytes_s)}/s"
-        if self.of_each_client:
-            return Ceiling(
-                nodes * self.bytes_s, f"{nodes} client(s) x {rate}, {self.source}"
-            )
-        return Ceiling(self.bytes_s, f"{self.layer} {rate}, {self.source}")
-
-
-@dataclass(frozen=True, slots=True)
-class MeasuredCeilings:
-    """The measured ceilings that hold for a case, and why others do not."""
-
-    usable: tuple[MeasuredCeiling, ...] = ()
-    problems: tuple[str, ...] = ()
-
-
-NOTHING_MEASURED: Final = MeasuredCeilings()
 
 
 def speed(
@@ -92,16 +58,16 @@ def speed(
         if reference and reference.unit in BANDWIDTH_UNITS:
             return Speed(convert(reference.value, reference.unit, "B/s"), "references")
     assumed = Speed(ASSUMED_BYTES_S * plan.nodes, f"assumed: {ASSUMED_SPEED}")
-    if probed := float(os.environ.get(PROBED, 0)):
-        assumed = Speed(probed * plan.nodes, f"probed: {format_bytes(probed)}/s a node")
+    measured = float(os.environ.get(MEASURED, 0))
+    if measured:
+        source = f"measured here: {format_bytes(measured)}/s a node"
+        assumed = Speed(measured * plan.nodes, source)
     topology = extras.topology
-    way: Literal["read", "write"] = (
-        "read" if phase.access.direction == "read" else "write"
-    )
-    limit = (
-        topology.bandwidth_ceiling(way, plan.nodes, plan.servers) if topology else None
-    )
-    if topology is None or limit is None:
+    if topology is None:
+        return assumed
+    way = _way(phase.access)
+    limit = topology.bandwidth_ceiling(way, plan.nodes, plan.servers)
+    if limit is None:
         return assumed
     expected = Speed(limit.value, "ceiling")
     if topology.efficiency:
@@ -112,14 +78,23 @@ def speed(
     return min(expected, assumed, key=lambda estimate: estimate.bytes_s)
 
 
+def _way(access: Access) -> Literal["read", "write"]:
+    """Return the direction whose limits hold for a phase."""
+    if access.direction == "read":
+        return "read"
+    return "write"
+
+
 @dataclass(frozen=True, slots=True)
 class MetricBounds:
-    """What bounds a metric of a case at a site: how its phase touches data, on how many nodes and servers (None: all)."""
+    """What bounds a metric of a case at a site."""
 
     metric: Metric
+    #: How its phase touches data.
     access: Access
     extras: PartitionExtras
     nodes: int
+    #: Object storage servers that hold the files; None: all.
     servers: int | None = None
 
     @classmethod
@@ -127,20 +102,16 @@ class MetricBounds:
         cls, plan: CasePlan, metric: Metric, extras: PartitionExtras
     ) -> MetricBounds:
         """Return the bounds of a metric of a plan; a computed metric touches no data."""
-        phase = next(
-            (one for one in plan.repeat if metric.name in one.rates),
-            PhasePlan(name="", command=()),
-        )
-        return cls(
-            metric, phase.access, extras, phase.on_nodes or plan.nodes, plan.servers
-        )
+        access = Access(direction="none")
+        for phase in plan.repeat:
+            if metric.name in phase.rates:
+                access = phase.access
+                break
+        return cls(metric, access, extras, plan.nodes, plan.servers)
 
     @property
     def ceiling(self) -> Ceiling | None:
-        """Return the declared ceiling in the metric's own unit; None if none is declared.
-
-        References rest on this one alone: what was measured may be low because something is broken.
-        """
+        """Return the declared ceiling in the metric's own unit; None if none is declared."""
         topology, way = self.extras.topology, self.access.direction
         if topology is None or way not in ("read", "write"):
             return None
@@ -154,18 +125,6 @@ class MetricBounds:
             )
         return None
 
-    def lowest(self, measured: Sequence[MeasuredCeiling]) -> Ceiling | None:
-        """Return the lowest of the declared ceiling and, for a bandwidth, the measured ones; None if there is none."""
-        found = [self.ceiling]
-        if self._kind == "bandwidth":
-            way = self.access.direction
-            found += [
-                self._in_unit(one.over(self.nodes), "B/s")
-                for one in measured
-                if one.direction == way
-            ]
-        return min(filter(None, found), key=lambda ceiling: ceiling.value, default=None)
-
     @property
     def reference(self) -> Reference | None:
         """Return the reference of a target without history: its ceiling times its efficiency.
@@ -174,12 +133,9 @@ class MetricBounds:
         small random reads never reach a bandwidth.
         """
         limit, topology = self.ceiling, self.extras.topology
-        if (
-            limit is None
-            or topology is None
-            or topology.efficiency is None
-            or not self._saturated
-        ):
+        if limit is None or topology is None or not self._saturated:
+            return None
+        if topology.efficiency is None:
             return None
         share = getattr(topology.efficiency, self.access.direction)
         return Reference(
@@ -209,16 +165,16 @@ class MetricBounds:
         least = max(reference.least, 0.0)
         if not self._saturated or least >= DOUBTFUL_SHARE * limit.value:
             return None
-        way: Literal["read", "write"] = (
-            "read" if self.access.direction == "read" else "write"
-        )
-        part = topology.smallest_part(way) if self._kind == "bandwidth" else None
+        refused = False
+        if self._kind == "bandwidth":
+            part = topology.smallest_part(_way(self.access))
+            bytes_s = convert(least, unit, "B/s")
+            refused = part is not None and bytes_s < _LEAST_OF_PART * part
         return Doubt(
             f"{with_unit(least, unit)} pass, {least / limit.value:.2g} of {ceiling}",
             f"at least {DOUBTFUL_SHARE:g} of the ceiling, to which this scenario drives the target",
             "Raise the reference, or correct the topology",
-            refused=part is not None
-            and convert(least, unit, "B/s") < _LEAST_OF_PART * part,
+            refused=refused,
         )
 
     @property
@@ -231,6 +187,7 @@ class MetricBounds:
         return self.access.saturates == self._kind
 
     def _in_unit(self, limit: Ceiling | None, unit: str) -> Ceiling | None:
-        return limit and Ceiling(
-            convert(limit.value, unit, self.metric.unit), limit.limited_by
-        )
+        if limit is None:
+            return None
+        value = convert(limit.value, unit, self.metric.unit)
+        return Ceiling(value, limit.limited_by)

@@ -4,7 +4,9 @@
 seconds since its boot. ``tasks.HOST`` has a line for each task that ended well, which witness.sh hands to the agent of its
 node, or writes where there is none::
 
-    EXECUTION NUMBER STARTED ENDED SYNCED RCHAR WCHAR SYSCR SYSCW READ WRITTEN CANCELLED end
+    EXECUTION NUMBER STARTED ENDED SYNCED RCHAR WCHAR SYSCR SYSCW READ WRITTEN CANCELLED TICKS end
+
+Earlier versions wrote no TICKS, which are those of processors.
 
 A line is written at once and appears whole, or it is damaged. A task without its line is missing for the judge.
 """
@@ -23,7 +25,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 from iogauge.core import untrusted
 from iogauge.node.between import Library
-from iogauge.node.counters import Reading, Readings
+from iogauge.node.counters import Reading, Readings, Ticks
 
 SEEN: Final = "seen"
 TASKS: Final = "tasks"
@@ -38,8 +40,8 @@ ASKED: Final = "asked"
 PROCESSES: Final = "processes"
 #: Libraries between it and the kernel: :class:`iogauge.node.between.Library`.
 LOADED: Final = "loaded"
-#: Type, source and point of a mount that hid the case's directory while a tool ran.
-HIDDEN: Final = "hidden"
+#: File systems that tools see in the place of the case's directory: they run in a mount namespace of their own.
+ELSEWHERE: Final = "elsewhere"
 #: Bytes that the tool had printed. The output of each execution begins with none.
 PRINTED: Final = "printed"
 #: Files of the case that the agent found before each phase; it counts no more than so many.
@@ -49,7 +51,8 @@ MOST_FOUND: Final = 100
 CONTENTS: Final = "contents"
 #: The layouts of the files of a repetition.
 LAYOUTS: Final = "layouts"
-#: All counters of the node: execution, ``before`` or ``after`` it, and what differs from the look before.
+#: All counters of the node: execution, ``before`` or ``after`` it, what differs from the look before, and the processors'
+#: :class:`~iogauge.node.counters.Ticks`.
 COUNTERS: Final = "counters"
 #: Why the agent of a node counts nothing.
 UNCOUNTED: Final = "uncounted"
@@ -62,23 +65,26 @@ REFUSES: Final = "refuses"
 
 
 class Observation(NamedTuple):
-    """What an agent noted: seconds since boot, what, and a value as plain data."""
+    """What an agent noted."""
 
+    #: Seconds since the node's boot.
     time: float
     what: str
+    #: Plain data.
     value: Any
 
 
 @dataclass(frozen=True, slots=True)
 class Instant:
-    """The counters under the target's mount at a time: seconds since boot, bytes of each way.
+    """The counters under the target's mount at a time."""
 
-    ``files`` is the number of inodes in use on the target; None if nobody counted them.
-    """
-
+    #: Seconds since the node's boot.
     time: float
+    #: Bytes.
     read: int
+    #: Bytes.
     written: int
+    #: Inodes in use on the target; None if nobody counted them.
     files: int | None = None
 
     @property
@@ -89,28 +95,37 @@ class Instant:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskLine:
-    """The kernel's word of one task in an execution, or of one node: a line of witness.sh, and what the node's counters grew by.
+    """The kernel's counts of one task in an execution, or of one node: a line of witness.sh, and what the node's counters grew by.
 
-    ``number`` is that of the task on its node, None for a look at a server's node. A line may stand for several ``tasks`` of
-    a node, but for the first: it begins with the first of them, ends with the last, and has their sums.
-    ``started``, ``ended`` and ``synced`` are seconds since the node's boot; ``synced`` is the end
-    of a syncfs(2) after the task, None without one. ``asked`` are bytes of read(2), write(2) and
-    their like, and ``calls`` their number. ``moved`` are bytes that the process fetched from storage and sent there. They are
-    counted as the process dirties pages, without those that it dropped. ``counters`` is the growth of all counters of the
-    node, by name (:mod:`iogauge.node.counters`); its agent looks at them for the first task alone.
+    A line may stand for several tasks of a node, but for the first: it begins with the first of them, ends with the last, and
+    has their sums.
     """
 
     host: str
     execution: str = ""
+    #: Of the task on its node; None for a look at a server's node.
     number: int | None = 0
+    #: Tasks that the line stands for.
     tasks: int = 1
+    #: Seconds since the node's boot.
     started: float
+    #: Seconds since the node's boot.
     ended: float
+    #: The end of a syncfs(2) after the task, seconds since the node's boot; None without one.
     synced: float | None
+    #: Bytes of read(2), write(2) and their like.
     asked: Reading
+    #: The number of these calls.
     calls: Reading = field(default_factory=Reading)
+    #: Bytes that the process fetched from storage and sent there. They are counted as the process dirties pages, without those
+    #: that it dropped.
     moved: Reading
+    #: Growth of all counters of the node, by name (:mod:`iogauge.node.counters`); its agent looks at them for the first task alone.
     counters: Readings = field(default_factory=dict)
+    #: What all processors of the node did meanwhile; None if unknown, or not looked at for this task.
+    processors: Ticks | None = None
+    #: Ticks that these tasks kept a processor at work; None if unknown.
+    ticks: int | None = None
 
 
 class Growth(NamedTuple):
@@ -121,6 +136,7 @@ class Growth(NamedTuple):
 
     at: float
     counters: Readings
+    processors: Ticks | None = None
 
 
 # The writers: agents.
@@ -133,15 +149,16 @@ def boot_seconds() -> float:
 
 def line_of(what: str, value: object, at: float | None = None) -> str:
     """Return the line of a note of now, or of a time."""
-    return (
-        json.dumps([round(boot_seconds() if at is None else at, 3), what, value]) + "\n"
-    )
+    if at is None:
+        at = boot_seconds()
+    return json.dumps([round(at, 3), what, value]) + "\n"
 
 
 def append(lines: str, stem: str = SEEN) -> None:
     """Append lines to a file of this node in the current directory, at once; raises OSError."""
-    suffix = ".jsonl" if stem == SEEN else ""
-    place = f"{stem}.{os.uname().nodename}{suffix}"
+    place = f"{stem}.{os.uname().nodename}"
+    if stem == SEEN:
+        place += ".jsonl"
     file = os.open(place, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
         os.write(file, lines.encode())
@@ -162,35 +179,36 @@ _MOST: Final = 1 << 63
 #: Growth of a counter that stood still, and of one that counts bytes alone.
 _STILL: Final = Reading()
 _STILL_BYTES: Final = Reading(requests=None)
-_SECONDS: Final = r"([0-9]{1,15}(?:\.[0-9]{1,9})?)"
+_SECONDS: Final = r"[0-9]{1,15}(?:\.[0-9]{1,9})?"
 _TASK: Final = re.compile(
-    rf"(\S+) ([0-9]{{1,6}}|-) {_SECONDS} {_SECONDS} (?:{_SECONDS}|-)((?: [0-9]{{1,19}}){{7}}) end"
+    rf"(?P<execution>\S+) (?P<number>[0-9]{{1,6}}|-) (?P<started>{_SECONDS}) (?P<ended>{_SECONDS}) "
+    rf"(?:(?P<synced>{_SECONDS})|-)(?P<sums>(?: [0-9]{{1,19}}){{7}})(?: (?P<ticks>[0-9]{{1,19}}))? end"
 )
 
 
 @dataclass(frozen=True, slots=True)
 class NodeObservations:
-    """All that the nodes of a job noted, by host, in the order in which they did.
+    """All that the nodes of a job noted."""
 
-    ``damaged`` are lines of agents that are none, which no agent writes that ends well. ``grown`` is what the counters of a
-    node grew by, by host and execution.
-    """
-
+    #: By host, in the order in which they did.
     notes: Mapping[str, Sequence[Observation]] = field(default_factory=dict)
     tasks: tuple[TaskLine, ...] = ()
+    #: Lines of agents that are none, which no agent writes that ends well.
     damaged: tuple[str, ...] = ()
+    #: What the counters of a node grew by, by host and execution.
     grown: Mapping[tuple[str, str], Growth] = field(default_factory=dict)
 
     def each(self, what: str, kind: Any = object) -> Iterator[tuple[str, float, Any]]:
         """Yield host, time and value of what was noted; a value of another type than ``kind`` is left out."""
         for host, notes in self.notes.items():
-            for at, _, value in (one for one in notes if one.what == what):
+            for note in notes:
+                if note.what != what:
+                    continue
+                value = note.value
                 with contextlib.suppress(TypeError):
-                    yield (
-                        host,
-                        at,
-                        value if kind is object else untrusted.build(kind, value),
-                    )
+                    if kind is not object:
+                        value = untrusted.build(kind, value)
+                    yield host, note.time, value
 
     def by_host(self, what: str) -> dict[str, Any]:
         """Return what each node answered last."""
@@ -208,32 +226,49 @@ class NodeObservations:
     def loaded(self) -> tuple[Library, ...]:
         """Return the libraries between the first task and the kernel, each once."""
         kind = tuple[tuple[str, str, tuple[str, ...]], ...]
-        found: dict[Library, None] = {}
+        loaded: dict[Library, None] = {}
         for _, _, libraries in self.each(LOADED, kind):
-            for path, name, replaces in libraries:
-                found[Library(path, name, replaces)] = None
-        return tuple(found)
-
-    def hidden(self) -> tuple[str, ...]:
-        """Return the mounts that hid the case's directory, each once, in words."""
-        mounts = (mount for _, _, mount in self.each(HIDDEN, tuple[str, str, str]))
-        return tuple(
-            dict.fromkeys(
-                "{} from {}, mounted at {}".format(*mount) for mount in mounts
-            )
-        )
+            for library in libraries:
+                loaded[Library(*library)] = None
+        return tuple(loaded)
 
 
-#: Start and end of a task, and its seven sums.
-_Row = tuple[float, float, tuple[int, ...]]
+class _Sums(NamedTuple):
+    """What one task did, in the order of its line: bytes, but for the calls."""
+
+    rchar: int
+    wchar: int
+    #: read(2) and their like.
+    read_calls: int
+    #: write(2) and their like.
+    write_calls: int
+    fetched: int
+    stored: int
+    #: Of those stored, dropped before they went out.
+    cancelled: int
+
+
+class _Row(NamedTuple):
+    """A line of a task."""
+
+    #: Seconds since boot.
+    started: float
+    #: Seconds since boot.
+    ended: float
+    sums: _Sums
+    #: None if unknown.
+    ticks: int | None
 
 
 @dataclass(frozen=True, slots=True)
-class _Seen:
-    """What the agents of one node noted: all but its counters, what those grew by, and lines that are damaged."""
+class _Notes:
+    """What the agents of one node noted."""
 
+    #: All but its counters.
     notes: Sequence[Observation]
+    #: What the counters grew by, by execution.
     grown: Mapping[str, Growth]
+    #: Lines.
     damaged: Sequence[str]
 
 
@@ -243,7 +278,7 @@ class Reader:
     def __init__(self, stage: Path) -> None:
         """Begin with nothing."""
         self._stage = stage
-        self._seen: dict[Path, tuple[int, _Seen]] = {}
+        self._seen: dict[Path, tuple[int, _Notes]] = {}
         self._tasks: dict[Path, tuple[int, Sequence[TaskLine]]] = {}
 
     def read(self) -> NodeObservations:
@@ -297,13 +332,22 @@ def growth_of(looks: Iterable[Observation]) -> dict[str, Growth]:
     grown: dict[str, Growth] = {}
     for at, _, value in looks:
         with contextlib.suppress(TypeError, ValueError):
-            execution, when, told = value
-            counts = _readings(told)
+            execution, when, sums, *more = value
+            counts, processors = _readings(sums), None
+            if more and more[0]:
+                processors = Ticks(*untrusted.build(tuple[int, int], more[0]))
             if when == "before":
-                before.setdefault(execution, Growth(at, counts))
-            elif execution in before:
-                first = before[execution]
-                grown[execution] = Growth(first.at, _since(first.counters, counts))
+                before.setdefault(execution, Growth(at, counts, processors))
+                continue
+            first = before.get(execution)
+            if first is None:
+                continue
+            meanwhile = None
+            if processors and first.processors:
+                work = processors.work - first.processors.work
+                meanwhile = Ticks(work, processors.idle - first.processors.idle)
+            counts = _since(first.counters, counts)
+            grown[execution] = Growth(first.at, counts, meanwhile)
     return grown
 
 
@@ -314,17 +358,17 @@ def _readings(counts: Any) -> dict[str, Reading | None]:
     """
     if type(counts) is not dict:
         raise TypeError("expected an object")
-    found: dict[str, Reading | None] = {}
+    readings: dict[str, Reading | None] = {}
     for name, sums in counts.items():
         if sums is None:
-            found[name] = None
+            readings[name] = None
             continue
         read, written, requests = sums
-        for count in (read, written, 0 if requests is None else requests):
-            if type(count) is not int or not -_MOST <= count < _MOST:
-                raise TypeError("expected an integer of 64 bits")
-        found[name] = Reading(read, written, requests)
-    return found
+        whole = type(read) is type(written) is type(requests or 0) is int
+        if not whole or abs(read) + abs(written) + abs(requests or 0) >= _MOST:
+            raise TypeError("expected integers of 64 bits")
+        readings[name] = Reading(read, written, requests)
+    return readings
 
 
 def _since(
@@ -333,17 +377,20 @@ def _since(
     """Return what counters grew by; a look after an execution names those alone that have changed."""
     grown: dict[str, Reading | None] = {}
     for name, then in before.items():
+        grown[name] = _STILL
         if then is None:
             grown[name] = None
-        else:
-            grown[name] = _STILL if then.requests is not None else _STILL_BYTES
+        elif then.requests is None:
+            grown[name] = _STILL_BYTES
     for name, now in changed.items():
         then = before.get(name, _STILL)
-        grown[name] = now.since(then) if now and then else None
+        grown[name] = None
+        if now and then:
+            grown[name] = now.since(then)
     return grown
 
 
-def _seen(host: str, text: str) -> _Seen:
+def _seen(host: str, text: str) -> _Notes:
     notes, looks, damaged = [], [], []
     for line in text.split("\n"):
         if not line:
@@ -355,7 +402,7 @@ def _seen(host: str, text: str) -> _Seen:
             looks.append(note)
         else:
             notes.append(note)
-    return _Seen(notes, growth_of(looks), damaged)
+    return _Notes(notes, growth_of(looks), damaged)
 
 
 def _note(line: str) -> Observation | None:
@@ -363,48 +410,61 @@ def _note(line: str) -> Observation | None:
         note = Observation(*untrusted.parse_json(line))
     except (TypeError, ValueError):
         return None
-    return (
-        note if untrusted.is_number(note.time) and isinstance(note.what, str) else None
-    )
+    if untrusted.is_number(note.time) and isinstance(note.what, str):
+        return note
+    return None
 
 
 def _tasks(host: str, text: str) -> list[TaskLine]:
     """Return the first task of each execution, and the others together, on a node; the last line may have been cut."""
-    found: list[TaskLine] = []
+    tasks: list[TaskLine] = []
     others: dict[str, list[_Row]] = {}
     for line in text.split("\n")[:-1]:
         match = _TASK.fullmatch(line)
         if match is None:
             continue
-        execution, number, started, ended, synced, sums = match.groups()
-        counts = tuple(map(int, sums.split()))
-        row = (float(started), float(ended), counts)
-        if number in ("0", "-"):
-            task = _task(host, execution, [row])
-            number = 0 if number == "0" else None
-            synced = float(synced) if synced else None
-            found.append(replace(task, number=number, synced=synced))
-        else:
+        execution, number = match["execution"], match["number"]
+        ticks = None
+        if match["ticks"]:
+            ticks = int(match["ticks"])
+        row = _Row(
+            started=float(match["started"]),
+            ended=float(match["ended"]),
+            sums=_Sums(*map(int, match["sums"].split())),
+            ticks=ticks,
+        )
+        if number not in ("0", "-"):
             others.setdefault(execution, []).append(row)
+            continue
+        task = replace(_task(host, execution, [row]), number=None)
+        if number == "0":
+            task = replace(task, number=0)
+        if match["synced"]:
+            task = replace(task, synced=float(match["synced"]))
+        tasks.append(task)
     for execution, rows in others.items():
-        found.append(_task(host, execution, rows))
-    return found
+        tasks.append(_task(host, execution, rows))
+    return tasks
 
 
 def _task(host: str, execution: str, rows: Sequence[_Row]) -> TaskLine:
     """Return tasks of a node as one, of their starts, ends and sums."""
-    started, ended, counts = zip(*rows, strict=True)
-    rchar, wchar, syscr, syscw, fetched, stored, cancelled = zip(*counts, strict=True)
-    kept = (max(0, own - lost) for own, lost in zip(stored, cancelled, strict=True))
+    columns = zip(*(row.sums for row in rows), strict=True)
+    sums = _Sums(*map(sum, columns))
+    dropped = sum(min(row.sums.stored, row.sums.cancelled) for row in rows)
+    ticks = None
+    if all(row.ticks is not None for row in rows):
+        ticks = sum(row.ticks or 0 for row in rows)
     return TaskLine(
         host=host,
         execution=execution,
         number=1,
         tasks=len(rows),
-        started=min(started),
-        ended=max(ended),
+        started=min(row.started for row in rows),
+        ended=max(row.ended for row in rows),
         synced=None,
-        asked=Reading(sum(rchar), sum(wchar)),
-        calls=Reading(sum(syscr), sum(syscw)),
-        moved=Reading(sum(fetched), sum(kept)),
+        asked=Reading(sums.rchar, sums.wchar),
+        calls=Reading(sums.read_calls, sums.write_calls),
+        moved=Reading(sums.fetched, sums.stored - dropped),
+        ticks=ticks,
     )

@@ -25,9 +25,10 @@ def shell_word(word: str) -> str:
     if not _OURS.search(word):
         return shlex.quote(word)
 
-    def expanded(found: re.Match[str]) -> str:
-        name, after = found[1], found[2]
-        return f"${{{name}}}" if after else f"${name}"
+    def expanded(variable: re.Match[str]) -> str:
+        if variable[2]:
+            return f"${{{variable[1]}}}"
+        return f"${variable[1]}"
 
     return '"' + _OURS.sub(expanded, _SPECIAL.sub(r"\\\g<0>", word)) + '"'
 
@@ -39,27 +40,26 @@ def shell_command(words: Sequence[str]) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Launch:
-    """How to start processes in a job: ``run_tasks`` starts all tasks, ``each_node`` one a node.
+    """How to start processes in a job."""
 
-    ``run_tasks`` is a command line. ``agent`` are the words that start the agent, ``witness`` is
-    the path of witness.sh. ``restore`` is the directory of saved settings, ``interface`` the
-    network interface for servers.
-    """
-
+    #: The command line that starts all tasks.
     run_tasks: str
+    #: Words that start a process on each node; none on one node.
     each_node: Sequence[str]
+    #: Words that start the agent.
     agent: Sequence[str]
+    #: The path of witness.sh.
     witness: str
+    #: The directory of saved settings.
     restore: str = ""
+    #: The network interface for servers; None: any.
     interface: str | None = None
 
     def on_each_node(self, *command: str) -> list[str]:
         """Return words that run a command of the agent on every node."""
-        return (
-            [*self.each_node, *self.agent, *command]
-            if self.each_node
-            else ["iog_do", *command]
-        )
+        if not self.each_node:
+            return ["iog_do", *command]
+        return [*self.each_node, *self.agent, *command]
 
 
 def _step(name: str, words: Sequence[str]) -> str:
@@ -67,19 +67,27 @@ def _step(name: str, words: Sequence[str]) -> str:
     return f"iog_phase {name} {shell_command(words)}"
 
 
+def _tool_words(phase: PhasePlan, launch: Launch) -> list[str]:
+    """Return the words of a phase's command."""
+    words = [*phase.command]
+    if words[0] == AGENT:
+        words[:1] = launch.agent
+    if phase.asks:
+        words += ["--", *launch.agent]
+    return words
+
+
 def _phase_lines(phase: PhasePlan, launch: Launch, directory: str) -> list[str]:
     """Return lines of the job script that run one phase on the files of a directory."""
     if phase.within is not None:
         return []
-    lines, more = [], ""
+    lines = []
     if phase.access.evict:
-        words = launch.on_each_node(
-            "evict", directory, stage.evict_stem(phase.name, REP)
-        )
+        stem = stage.evict_stem(phase.name, REP)
+        words = launch.on_each_node("evict", directory, stem)
         lines.append(_step(f"evict-{phase.name}", words))
     if phase.verifies is not None:
         lines.append(f"iog_verify {shell_command(phase.verifies.words)}")
-        more = ' "${IOG_VERIFY[@]}"'
     if phase.launch == "agent":
         words = [*launch.agent, *phase.command, launch.restore]
         return [*lines, _step(phase.name, words)]
@@ -87,38 +95,31 @@ def _phase_lines(phase: PhasePlan, launch: Launch, directory: str) -> list[str]:
         start = [*launch.each_node, *launch.agent]
         words = [*launch.agent, *phase.command, launch.interface or "", *start]
         return [*lines, _step(phase.name, words)]
-    asked = ["--", *launch.agent] if phase.asks else []
-    own = (
-        [*launch.agent, *phase.command[1:]]
-        if phase.command[0] == AGENT
-        else phase.command
-    )
-    command = shell_command([*own, *asked]) + more
+    command = shell_command(_tool_words(phase, launch))
+    if phase.verifies is not None:
+        command += ' "${IOG_VERIFY[@]}"'
+    witness = _witness(phase, launch)
+    if phase.launch in ("tasks", "once") and phase.witnessed:
+        command = f"{shell_command(witness)} {command}"
     if phase.launch == "tasks" and launch.run_tasks:
-        command = f"{launch.run_tasks} {_witnessed(phase, launch)}{command}"
-    elif phase.launch in ("tasks", "once"):
-        command = f"{_witnessed(phase, launch)}{command}"
-    function = {"clients": "iog_client", "parts": "iog_parts"}.get(
-        phase.launch, "iog_phase"
-    )
-    before, after = (_look(phase, launch, when) for when in ("before", "after"))
-    return [*before, *lines, f"{function} {phase.name} {command}", *after]
+        command = f"{launch.run_tasks} {command}"
+    function = "iog_phase"
+    if phase.launch == "clients":
+        function = "iog_client"
+    lines.append(f"{function} {phase.name} {command}")
+    if phase.on_servers and phase.witnessed:
+        look = [*launch.each_node, *witness, "--look"]
+        before = _step(stage.look_phase("before", phase.name), [*look, "before"])
+        after = _step(stage.look_phase("after", phase.name), [*look, "after"])
+        return [before, *lines, after]
+    return lines
 
 
 def _witness(phase: PhasePlan, launch: Launch) -> list[str]:
-    words = ["sh", launch.witness, STAGE, f"{phase.name}.{REP}"]
-    return [*words, *(["--sync", DIR] if phase.syncs else [])]
-
-
-def _witnessed(phase: PhasePlan, launch: Launch) -> str:
-    return f"{shell_command(_witness(phase, launch))} " if phase.witnessed else ""
-
-
-def _look(phase: PhasePlan, launch: Launch, when: str) -> list[str]:
-    """Return the line that looks at all nodes before or after a phase of servers."""
-    words = [*launch.each_node, *_witness(phase, launch), "--look", when]
-    line = _step(stage.look_phase(when, phase.name), words)
-    return [line] if phase.on_servers and phase.witnessed else []
+    words = ["/bin/sh", launch.witness, STAGE, f"{phase.name}.{REP}"]
+    if phase.syncs:
+        words += ["--sync", DIR]
+    return words
 
 
 def _with_samples(
@@ -131,12 +132,12 @@ def _with_samples(
     preparing = any(phase in plan.prepare for phase, _ in phases)
     writes = any(phase.access.direction == "write" for phase in plan.repeat)
     sampled = plan.sampled and not (preparing and plan.warm_up and writes)
-    last = {phase.access.direction: phase for phase, _ in phases if sampled}
+    last = {phase.access.direction: phase for phase, _ in phases}
     lines = []
     for phase, own in phases:
         lines += own
         way = phase.access.direction
-        if way in ("write", "read") and last.get(way) is phase:
+        if sampled and way in ("write", "read") and last[way] is phase:
             lines.append(f"iog_sample {way} {shell_word(plan.directory)}")
     return lines
 
@@ -152,9 +153,6 @@ def _striping_lines(plan: CasePlan, launch: Launch) -> list[str]:
     if plan.pins is not None:
         words = [*launch.agent, "pin", stage.PINS, where, f"{stage.PINNED}.{REP}"]
         before.append(_step("pin", words))
-    if plan.mdts:
-        words = [*launch.agent, stage.SPREAD, str(plan.mdts), where]
-        before.append(_step(stage.SPREAD, words))
     return before
 
 
@@ -165,22 +163,23 @@ def job_functions(
 
     ``notes_layouts`` means that the files' layouts are noted after the last write.
     """
-    before = _striping_lines(plan, launch)
 
     def lines(phases: Sequence[PhasePlan], holds_first_write: bool) -> list[str]:
-        start = before if holds_first_write else []
-        each = [
-            (phase, _phase_lines(phase, launch, plan.directory)) for phase in phases
-        ]
-        writing = [
-            own for p, own in each if p.access.direction == "write" or p.lays_out
-        ]
-        if notes_layouts and holds_first_write and writing:
-            writing[-1].append(f"iog_layouts {shell_word(plan.directory)}")
-        out = _with_samples(each, plan)
-        return [f"    {line}" for line in [*start, *out]]
+        own_lines = []
+        writing: list[str] | None = None
+        for phase in phases:
+            own = _phase_lines(phase, launch, plan.directory)
+            own_lines.append((phase, own))
+            if phase.access.direction == "write" or phase.lays_out:
+                writing = own
+        before = []
+        if holds_first_write:
+            before = _striping_lines(plan, launch)
+            if notes_layouts and writing is not None:
+                writing.append(f"iog_layouts {shell_word(plan.directory)}")
+        return [f"    {line}" for line in [*before, *_with_samples(own_lines, plan)]]
 
-    facts = (_step(out, launch.on_each_node("facts", DIR, out)) for out in stage.FACTS)
+    facts = [_step(out, launch.on_each_node("facts", DIR, out)) for out in stage.FACTS]
     start, first, last = facts
     prepare = [f"    {start}"]
     if plan.restores:
@@ -188,7 +187,9 @@ def job_functions(
         prepare.append(f"    iog_at_close {shell_command(words)}")
     served = any(phase.on_servers for phase in plan.phases)
     if plan.nodes > 1 or served:
-        tool = plan.tool if served else ""
+        tool = ""
+        if served:
+            tool = plan.tool
         words = [tool, str(plan.nodes), launch.interface or "", *launch.each_node]
         prepare.append(f"    iog_agents {shell_command(words)}")
     if plan.prepare:
@@ -202,14 +203,8 @@ def job_functions(
         return [*functions, "iog_case() {", *lines(reads, False), *end, "}"]
     if not plan.prepare:
         begin.append("    iog_reset")
-    return [
-        *functions,
-        "iog_case() {",
-        *begin,
-        *lines(plan.repeat, not plan.prepare),
-        *end,
-        "}",
-    ]
+    case = [*begin, *lines(plan.repeat, not plan.prepare), *end]
+    return [*functions, "iog_case() {", *case, "}"]
 
 
 def host_options(launcher: str, hosts: Sequence[str]) -> list[str]:
@@ -257,9 +252,13 @@ def placing_options(
     They are in the dialect of a ReFrame launcher; empty for a launcher without such an option.
     """
     if launcher == "srun":
-        return [f"--distribution={'cyclic' if cyclic else 'block'}"]
+        if cyclic:
+            return ["--distribution=cyclic"]
+        return ["--distribution=block"]
     if launcher in ("mpirun", "mpirun-openmpi"):
-        return ["--map-by", "node" if cyclic else f"ppr:{tasks_per_node}:node"]
+        if cyclic:
+            return ["--map-by", "node"]
+        return ["--map-by", f"ppr:{tasks_per_node}:node"]
     return []
 
 
@@ -269,11 +268,12 @@ def reporting_variables(launcher: str) -> dict[str, str]:
     They are those of Open MPI 4 and 5, for ``mpirun``. Another MPI's mpirun rejects Open MPI's
     option, but ignores the variables.
     """
-    told = {
+    if launcher not in ("mpirun", "mpirun-openmpi"):
+        return {}
+    return {
         "OMPI_MCA_hwloc_base_report_bindings": "1",
         "PRTE_MCA_prte_display": "bindings",
     }
-    return told if launcher in ("mpirun", "mpirun-openmpi") else {}
 
 
 def binding_options(launcher: str, tasks_per_node: int, cores: int) -> list[str]:
@@ -281,11 +281,15 @@ def binding_options(launcher: str, tasks_per_node: int, cores: int) -> list[str]
 
     They are in the dialect of a ReFrame launcher; empty if its name does not tell the MPI library.
     """
-    enough = tasks_per_node <= cores
+    own_core = tasks_per_node <= cores
     if launcher == "srun":
-        return [f"--cpu-bind={'cores' if enough else 'none'}"]
+        if own_core:
+            return ["--cpu-bind=cores"]
+        return ["--cpu-bind=none"]
     if launcher in ("mpirun", "mpirun-openmpi"):
-        return ["--bind-to", "core" if enough else "none"]
+        if own_core:
+            return ["--bind-to", "core"]
+        return ["--bind-to", "none"]
     return []
 
 
@@ -313,9 +317,9 @@ def job_options(
     if time_limit_s:
         options.append(f"--signal=B:USR1@{tidy_seconds(files, time_limit_s)}")
     options.append("--no-requeue")
-    stated = {re.sub(r"^--(no-)?|[= ].*", "", option.strip()) for option in given}
-    return [
-        option
-        for option in options
-        if re.sub(r"^--(no-)?|=.*", "", option) not in stated
-    ]
+
+    def name(option: str) -> str:
+        return re.sub(r"^--(no-)?|[= ].*", "", option.strip())
+
+    stated = set(map(name, given))
+    return [option for option in options if name(option) not in stated]

@@ -12,10 +12,9 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from iogauge.core.untrusted import Plain
-from iogauge.core.words import Value
-from iogauge.node.host import Clock
+from iogauge.core.vocabulary import Value
 from iogauge.node.lustre.directory import Directory
-from iogauge.node.lustre.request import DirectoryLayout, Layout, Pins
+from iogauge.node.lustre.request import Layout, Pins
 from iogauge.node.view import View
 
 # Written by ReFrame's host before the job.
@@ -72,14 +71,6 @@ FACTS: Final = ("facts-start", "facts-before", "facts-after")
 #: Targets of pinned files; with ``.<repetition>``.
 PINNED: Final = "pinned"
 
-#: The step that makes a directory on each metadata target.
-SPREAD: Final = "spread"
-
-#: The step that makes a directory whose new directories lie on chosen metadata targets.
-STRIPE_DIRECTORY: Final = "stripe-directory"
-
-#: The step that fills the target up to a level.
-FILL: Final = "fill"
 
 #: Printed by the agent when the case's directory exists; the job script waits for it.
 WORD: Final = "opened"
@@ -112,117 +103,119 @@ def complaints_file(phase: str, repetition: int | str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobOrder(Plain):
-    """The agent's order to open a case: the declared target, the case's size, the limits.
+    """The agent's order to open a case: the declared target, the case's size, the limits."""
 
-    ``target`` and ``lock`` are paths that may begin with a variable. ``lock`` is None if the target
-    needs no lock. ``process`` identifies ReFrame's process on ``host``, see
-    :func:`iogauge.core.processes.identity`. ``striping`` is ``lustre`` or ``none``. ``targets`` is
-    the declared count of storage targets, ``out`` those that are declared out. ``pieces`` counts the parts that lie on one storage
-    target each. ``layout`` is the requested layout, ``directory_layout`` that of the directories with files, and
-    ``pool`` the declared pool. ``shared_bytes`` is the size of a file that all tasks share, 0 without such a file.
-    ``fill_bytes`` is the most that the case fills the target with beside them. ``mdts`` is the number of metadata targets that must be there, 0 if the case names none. ``restore`` is
-    the directory of saved settings. ``max_fill`` and ``max_of_free`` are shares of the target.
-    ``bound_tasks`` counts the tasks that the launcher binds to a core each on the node of the job script, 0 if
-    there are none. ``cores`` is the declared count of cores. ``expect`` are settings, by their keys in a
-    fingerprint. ``devices`` are block devices that the case reads past the file system. ``servers`` are asked for the servers'
-    counters meanwhile.
-    """
-
+    #: The target's path, which may begin with a variable.
     target: str
+    #: The declared type of its file system.
     type: str
+    #: The declared source of its mount; None: any.
     source: str | None
+    #: The declared name of the file system; None: any.
     uuid: str | None
+    #: What lays files out: ``lustre`` or ``none``.
     striping: str
+    #: The declared count of storage targets; None: unknown.
     targets: int | None
+    #: The directory of saved settings.
     restore: str
     session: str
+    #: Where ReFrame's process runs.
     host: str
+    #: That process, from :func:`iogauge.core.processes.identity`; None: unknown.
     process: tuple[int, int] | None
     case: str
-    lock: str | None
+    #: Directories, which may begin with a variable. The first that this node sees has the target's lock; none: it needs none.
+    locks: tuple[str, ...]
+    #: Most seconds to wait for the lock.
     lock_wait_s: float
+    #: Seconds without a sign of life after which a holder is dead.
     lock_lease_s: float
+    #: The most bytes at a time.
     held_bytes: int
+    #: The most files at a time.
     files: int
+    #: Parts that lie on one storage target each; None: unknown.
     pieces: int | None
     pins: Pins | None
+    #: The requested layout; None: the target's own.
     layout: Layout | None
-    pool: str | None
+    #: The size of a file that all tasks share; 0: there is none.
     shared_bytes: int
+    #: Share of the target that may be full.
     max_fill: float
+    #: Share of the target's free bytes that the case may hold.
     max_of_free: float
+    #: Seconds that the job may take.
     time_limit_s: float
-    bound_tasks: int = 0
-    cores: int = 0
+    #: Settings that the nodes must have, by their keys in a fingerprint.
     expect: Mapping[str, Value] = field(default_factory=dict)
-    devices: tuple[str, ...] = ()
-    mdts: int = 0
-    fill_bytes: int = 0
-    out: tuple[int, ...] = ()
-    directory_layout: DirectoryLayout | None = None
+    #: Whether the run is a gate, and the target the same for each job: then another file system must not meet the declaration.
+    gate: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedCase(Plain):
-    """Cost of a case, as a dry run leaves it for ``iogauge run --dry-run``.
-
-    ``rests_on`` names the sources of the expected bandwidths. ``timed`` are the seconds of each direction whose bytes are
-    unknown; ``written_bytes`` and ``read_bytes`` leave them out. ``doubts`` say which references prove little beside their ceilings, ``refused`` which
-    prove nothing: such a case does not run.
-    """
+    """Cost of a case, as a dry run leaves it for ``iogauge run --dry-run``."""
 
     order: JobOrder
     name: str
     check: str
     partition: str
+    #: Without phases that end by time.
     written_bytes: int
+    #: Without phases that end by time.
     read_bytes: int
+    #: Empty files that the MPI library makes for a moment.
     passing_files: int
     nodes: int
     node_minutes: float
     seconds: float
+    #: Sources of the expected bandwidths.
     rests_on: tuple[str, ...]
+    #: Seconds of the phases that end by time, by direction.
     timed: Mapping[str, float] = field(default_factory=dict)
+    #: References that prove little against their ceilings.
     doubts: tuple[str, ...] = ()
+    #: References that prove nothing: such a case does not run.
     refused: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Opened(Plain):
-    """The agent's look at the target before the first byte, and its decision.
-
-    ``directory`` is the case's directory as this node names it. ``clock`` is a look at the clock of
-    this node. ``directory_seen`` is what the target passes on, if it is on Lustre. ``refused`` are findings against the case. ``occupied`` names the holder of the lock if the wait
-    was in vain. ``failed`` says why the target could not be looked at. ``locked`` means that the
-    case took the target's lock. ``disks`` are the counters of the disks below the devices that the case reads past the
-    file system; empty if one of these does not count.
-    """
+    """The agent's look at the target before the first byte, and its decision."""
 
     session: str
     case: str
+    #: The case's directory, as this node names it.
     directory: str = ""
-    clock: Clock | None = None
     view: View | None = None
+    #: What the target passes on; None: it is not on Lustre.
     directory_seen: Directory | None = None
+    #: Findings against the case.
     refused: tuple[str, ...] = ()
+    #: The holder of the lock; empty unless the wait was in vain.
     occupied: str = ""
+    #: The case took the target's lock.
     locked: bool = False
+    #: Why the target could not be looked at; empty if it could.
     failed: str = ""
-    disks: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class PhaseRun:
-    """One execution of a phase: repetition (0: prepare), exit status, seconds since boot.
+    """One execution of a phase."""
 
-    ``token`` is the word of this execution alone, for the tool to repeat.
-    """
-
+    #: 0: it prepares, or warms up.
     repetition: int
     name: str
+    #: Exit status.
     status: int
+    #: Seconds since boot.
     started: float
+    #: Seconds since boot.
     ended: float
+    #: The word of this execution alone, for the tool to repeat.
     token: str
 
 
@@ -231,8 +224,8 @@ _RUN: Final = re.compile(
 )
 
 
-def parse_runs(text: str) -> list[PhaseRun]:
-    """Parse ``phases.tsv`` of job.sh; raises :class:`ToolOutputError`, also for repeated lines."""
+def parse_runs(text: str) -> dict[tuple[int, str], PhaseRun]:
+    """Parse ``phases.tsv`` of job.sh by repetition and name; raises :class:`ToolOutputError`, also for repeated lines."""
     from iogauge.core.measurement import (
         ToolOutputError,
     )  # the agent reads no runs: it starts sooner
@@ -253,4 +246,4 @@ def parse_runs(text: str) -> list[PhaseRun]:
                 f"{RUNS}: {run.name}, repetition {run.repetition}: appears twice"
             )
         runs[run.repetition, run.name] = run
-    return list(runs.values())
+    return runs

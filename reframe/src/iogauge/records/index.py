@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import json
 import os
 import shutil
 import sqlite3
@@ -23,16 +22,25 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from pydantic_core import to_json
+
 from iogauge.evidence.fingerprint import identity
+from iogauge.judge.verdict import Verdict
 from iogauge.records import series
 from iogauge.records.journal import Damaged, Line, read_lines
 from iogauge.records.record import FindingRecord, MetricRecord, Record, microseconds
 
 #: Grows when the same session files make another index.
-_VERSION: Final = 2
+_VERSION: Final = 4
 
 #: Size and time of change (ns) of a session file.
 State = tuple[int, int]
+
+#: Values that a verdict of a valid measurement has, for SQL.
+VALID: Final = ", ".join(f"'{one.value}'" for one in Verdict if one.is_valid)
+
+#: Condition of the runs that statistics count: valid, above zero, and no confirmation of another, which a failure caused.
+COUNTING: Final = f"median > 0 AND confirms IS NULL AND metric_verdict IN ({VALID})"
 
 #: ``runs`` is what is asked: a row for each metric of each record, or one for a record without metrics.
 _SCHEMA: Final = """
@@ -42,7 +50,6 @@ CREATE TABLE damage (file INTEGER, line INTEGER, problem TEXT);
 CREATE TABLE fingerprint (id INTEGER PRIMARY KEY, name TEXT UNIQUE, content TEXT);
 CREATE TABLE series (id INTEGER PRIMARY KEY, name TEXT UNIQUE);
 CREATE TABLE session (id INTEGER PRIMARY KEY, name TEXT UNIQUE);
-CREATE TABLE copy (digest INTEGER PRIMARY KEY);
 CREATE TABLE metric (id INTEGER PRIMARY KEY, name TEXT, unit TEXT, better TEXT);
 CREATE TABLE place (
     id INTEGER PRIMARY KEY, system TEXT, partition TEXT, environment TEXT, "check" TEXT, "case" TEXT,
@@ -61,9 +68,10 @@ FROM run JOIN place ON place.id = run.place JOIN session ON session.id = run.ses
     JOIN series ON series.id = run.series LEFT JOIN metric ON metric.id = run.metric
     LEFT JOIN fingerprint ON fingerprint.id = run.fingerprint;
 """
-_INDEXES: Final = """
+_INDEXES: Final = f"""
 CREATE INDEX IF NOT EXISTS run_time ON run (time);
-CREATE INDEX IF NOT EXISTS run_place ON run (place, metric, time);
+CREATE INDEX IF NOT EXISTS run_place ON run (place, position, time);
+CREATE INDEX IF NOT EXISTS run_series ON run (series, metric, time, file, start, median) WHERE {COUNTING};
 CREATE INDEX IF NOT EXISTS run_file ON run (file);
 CREATE INDEX IF NOT EXISTS place_line ON place (line);
 """
@@ -205,7 +213,7 @@ def _renew(
     writer = _Writer(index)
     if not writer.follow(folder, _states(known) if known else {}, files):
         # A line that has gone may have a copy in a file that did not count: all files are read.
-        for table in ("run", "copy", "damage", "file"):
+        for table in ("run", "damage", "file"):
             index.execute(f"DELETE FROM {table}")
         writer = _Writer(index)
         writer.follow(folder, {}, files)
@@ -225,6 +233,8 @@ class _Writer:
     ids: dict[tuple[str, tuple[Any, ...]], int] = field(default_factory=dict)
     #: Names of fingerprints by their content, as computing one takes long.
     names: dict[str, str] = field(default_factory=dict)
+    #: Digests of the lines that are records.
+    digests: set[int] = field(default_factory=set)
     rows: list[tuple[Any, ...]] = field(default_factory=list)
     record: int = 0
 
@@ -234,8 +244,9 @@ class _Writer:
                 f"SELECT id, {columns} FROM {table}"
             ):
                 self.ids[table, tuple(values)] = id_
-        (last,) = self.index.execute("SELECT max(record) FROM run").fetchone()
-        self.record = last or 0
+        for record, digest in self.index.execute("SELECT record, digest FROM run"):
+            self.digests.add(digest)
+            self.record = max(self.record, record)
 
     def follow(
         self, folder: Path, before: Mapping[str, State], files: Mapping[str, State]
@@ -249,11 +260,7 @@ class _Writer:
             if before.get(path) != state:
                 self.read(folder, path, state)
         self.finish()
-        held = "SELECT 1 FROM copy WHERE digest = ?"
-        for digest in forgotten:
-            if not self.index.execute(held, (digest,)).fetchone():
-                return False
-        return True
+        return forgotten <= self.digests
 
     def forget(self, path: str) -> set[int]:
         """Remove a session file and its records; return the digests of their lines."""
@@ -262,8 +269,7 @@ class _Writer:
         held = "SELECT digest, place FROM run WHERE file = ?"
         rows = self.index.execute(held, file).fetchall()
         digests = {digest for digest, _ in rows}
-        for digest in digests:
-            self.index.execute("DELETE FROM copy WHERE digest = ?", (digest,))
+        self.digests -= digests
         for place in {place for _, place in rows}:
             of_place = "SELECT line FROM place WHERE id = ?"
             self.lines.update(*self.index.execute(of_place, (place,)))
@@ -304,9 +310,9 @@ class _Writer:
         except (TypeError, ValueError, RecursionError) as error:
             return str(error)
         digest = _digest(line.text)
-        copied = self.index.execute("INSERT OR IGNORE INTO copy VALUES (?)", (digest,))
-        if not copied.rowcount:
+        if digest in self.digests:  # a copy
             return ""
+        self.digests.add(digest)
         self.lines.add(record.line)
         self.record += 1
         place = (
@@ -358,7 +364,7 @@ class _Writer:
         """Return the name and the content of a record's fingerprint."""
         if not record.fingerprint:
             return None, ""
-        content = json.dumps(record.fingerprint)
+        content = to_json(record.fingerprint).decode()
         if content not in self.names:
             self.names[content] = identity(record.fingerprint)
         return self.names[content], content

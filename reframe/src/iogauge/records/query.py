@@ -8,69 +8,23 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from contextlib import closing
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any, Final
 
 from iogauge.core.text import did_you_mean
-from iogauge.judge.verdict import Verdict
 from iogauge.records import index, names
 from iogauge.records.journal import Damaged, read_at
 from iogauge.records.record import Record
-
-#: Columns of the view ``runs`` that are documented, in their order.
-COLUMNS: Final = (
-    *(
-        "time",
-        "session",
-        "system",
-        "partition",
-        "environment",
-        "check",
-        "case",
-        "variant",
-        "tier",
-        "nodes",
-    ),
-    *(
-        "tasks_per_node",
-        "line",
-        "series",
-        "verdict",
-        "metric",
-        "unit",
-        "better",
-        "median",
-        "spread",
-        "samples",
-    ),
-    *(
-        "metric_verdict",
-        "reference",
-        "lower",
-        "upper",
-        "expected",
-        "confirms",
-        "fingerprint",
-        "record",
-    ),
-)
 
 #: Where a record lies: its session file's number in the index, and its first byte.
 Place = tuple[int, int]
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
-#: Values that a verdict of a valid measurement has, for SQL.
-VALID: Final = ", ".join(f"'{one.value}'" for one in Verdict if one.is_valid)
-
-#: Condition of valid runs that confirm no other: a failure caused those. Statistics count positive values of them.
-VALID_RUN: Final = f"confirms IS NULL AND metric_verdict IN ({VALID})"
-COUNTING: Final = f"median > 0 AND {VALID_RUN}"
-
 connect = index.connect
+VALID, COUNTING = index.VALID, index.COUNTING
 
 
 def moment(microseconds: int) -> datetime:
@@ -184,11 +138,10 @@ def fingerprints(
     return {name: json.loads(content) for name, content in found}
 
 
-def damaged(folder: Path) -> list[Damaged]:
+def damaged(folder: Path, history: sqlite3.Connection) -> list[Damaged]:
     """Return the lines below a folder that are no records, or whose values have not the form that they must have."""
     question = "SELECT path, line, problem FROM damage JOIN file ON file.id = file ORDER BY path, line"
-    with closing(connect(folder)) as history:
-        found = history.execute(question).fetchall()
+    found = history.execute(question)
     return [Damaged(folder / path, line, problem) for path, line, problem in found]
 
 

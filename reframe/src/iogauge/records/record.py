@@ -25,9 +25,6 @@ from iogauge.evidence.fingerprint import DIVIDING, series_subset
 from iogauge.guards.finding import Finding
 from iogauge.judge.verdict import MetricVerdict, Verdict
 
-#: Checks that measure a layer below the target (iogauge_extras.ceilings.measured).
-LAYER_CHECKS: Final = ("NetworkCeiling", "DeviceCeiling")
-
 #: Metadata of a field that a new object leaves out if it is None.
 LEFT_OUT: Final[Mapping[str, Any]] = {"left out": True}
 
@@ -44,18 +41,6 @@ def _taken(source: object, *names: str) -> dict[str, Any]:
 
 #: Version of the record's form. It grows if a key changes its meaning, not if keys are added.
 SCHEMA: Final = 1
-
-#: Keys that identify the case of a record.
-CASE_KEYS: Final = (
-    "session",
-    "time",
-    "system",
-    "partition",
-    "environment",
-    "check",
-    "case",
-    "verdict",
-)
 
 #: Keys that, with the parameters, name what is measured; each with its value for older records.
 _MEASURED: Final[Mapping[str, Any]] = {
@@ -153,9 +138,14 @@ class ReferenceRecord(untrusted.Form):
         return None if self.upper is None else self.value * (1 + self.upper)
 
     def _check(self, where: str) -> None:
-        """Raise ValueError for a reference that is not positive."""
+        """Raise ValueError for a reference that is not positive, or too large to draw."""
         if self.value <= 0:
             raise ValueError(f"{where}value is not more than 0")
+        bounds = filter(None, (self.value, self.least, self.most))
+        if max(map(abs, bounds)) > _MOST:
+            raise ValueError(
+                f"{where}value or a bound is more than {_MOST:g}: {self.value!r}"
+            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -230,20 +220,6 @@ class MetricRecord(untrusted.Form):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PriceRecord(untrusted.Form):
-    """The price of the target; ``capacity`` in bytes."""
-
-    source: str
-    currency: str
-    per_gb_month: float
-    capacity: float
-
-    def per_gb_s_month(self, bytes_s: float) -> float:
-        """Return the price of 1 GB/s a month: that of a GB and month x capacity in GB / bandwidth in GB/s."""
-        return self.per_gb_month * (self.capacity / 1e9) / (bytes_s / 1e9)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Record(untrusted.Form):
     """The record of a case. The fields are in the order in which a new record has its keys."""
 
@@ -271,7 +247,7 @@ class Record(untrusted.Form):
     parameters: Mapping[str, Any] = field(default_factory=dict)
     pinned: Any = field(default=None, metadata=LEFT_OUT)
     overridden: Mapping[str, Any] = field(default_factory=dict)
-    price: PriceRecord | None = None
+    price: Any = None
     target: Any = None
     layout: Any = field(default=None, metadata=LEFT_OUT)
     tools: Any = ()
@@ -372,7 +348,8 @@ def decode(line: bytes) -> dict[str, Any]:
     The values are not checked: :meth:`Record.from_json` does that.
     """
     try:
-        values = from_json(line, allow_inf_nan=False)
+        # Few values come again.
+        values = from_json(line, allow_inf_nan=False, cache_strings="keys")
     except ValueError as error:
         raise ValueError(f"not JSON: {error}") from error
     if not isinstance(values, dict) or "schema" not in values:

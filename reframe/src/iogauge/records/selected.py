@@ -23,7 +23,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final, get_args
 
-from iogauge.core import untrusted, words
+from iogauge.core import untrusted, vocabulary
 from iogauge.core.paths import replace_file
 from iogauge.core.text import did_you_mean
 from iogauge.core.units import UnitError, parse_bytes
@@ -36,10 +36,10 @@ LISTING: Final = "IOGAUGE_LISTING"
 
 #: Why a partition lacks a feature, and what brings it.
 _PARTITION_LACKS: Final = {
-    words.O_DIRECT: "its target is not known to honour O_DIRECT. If it does, declare "
+    vocabulary.O_DIRECT: "its target is not known to honour O_DIRECT. If it does, declare "
     "target.honours_o_direct: true",
-    words.CHECKSUMS: "its cases may not switch Lustre's checksums. If they may, declare "
-    f"rights: [{words.CHECKSUMS}]",
+    vocabulary.CHECKSUMS: "its cases may not switch Lustre's checksums. If they may, declare "
+    f"rights: [{vocabulary.CHECKSUMS}]",
 }
 
 
@@ -69,8 +69,8 @@ def _with_bytes(setting: str) -> str:
     hint = did_you_mean(name, _VARIABLES)
     if equals and name not in _VARIABLES and hint:
         raise ValueError(f"-S {setting}: no check has the variable {name!r}{hint}")
-    if name == "tier" and value not in get_args(words.Tier):
-        allowed = ", ".join(get_args(words.Tier))
+    if name == "tier" and value not in get_args(vocabulary.Tier):
+        allowed = ", ".join(get_args(vocabulary.Tier))
         raise ValueError(f"-S {setting}: found {value!r}; allowed: {allowed}")
     if name.endswith("_bytes") and not value.isdecimal():
         try:
@@ -291,13 +291,22 @@ class Unmeasured:
 
 def joined_unmeasured(lacks: Sequence[Unmeasured]) -> Unmeasured:
     """Return what several sessions did not measure, as if they were one session."""
+    left_out: list[UnrunCase] = []
+    unfit: list[str] = []
+    unmatched: list[str] = []
+    gone: list[str] = []
+    for one in lacks:
+        left_out += one.left_out
+        unfit += one.unfit
+        unmatched += one.unmatched
+        gone += one.gone
     return Unmeasured(
         gate=any(one.gate for one in lacks),
         accepted=any(one.accepted for one in lacks),
-        left_out=tuple(case for one in lacks for case in one.left_out),
-        unfit=tuple(check for one in lacks for check in one.unfit),
-        unmatched=tuple(line for one in lacks for line in one.unmatched),
-        gone=tuple(line for one in lacks for line in one.gone),
+        left_out=tuple(left_out),
+        unfit=tuple(unfit),
+        unmatched=tuple(unmatched),
+        gone=tuple(gone),
         nothing=next((one.nothing for one in lacks if one.nothing), ""),
     )
 
@@ -429,10 +438,10 @@ def _unknown_tags(
 ) -> list[str]:
     """Return a sentence for each value of ``-t`` or ``-T`` that fits no tag; ReFrame says nothing."""
     return [
-        f"{short} {pattern} {does} no case{did_you_mean(pattern.strip('^$'), words.TAGS)}"
-        f" (tags: {', '.join(sorted(words.TAGS))})"
+        f"{short} {pattern} {does} no case{did_you_mean(pattern.strip('^$'), vocabulary.TAGS)}"
+        f" (tags: {', '.join(sorted(vocabulary.TAGS))})"
         for pattern in values(arguments, short, long)
-        if not any(re.search(pattern, tag) for tag in words.TAGS)
+        if not any(re.search(pattern, tag) for tag in vocabulary.TAGS)
     ]
 
 

@@ -15,7 +15,7 @@ from typing import Final
 
 from iogauge.core.groups import grouped
 from iogauge.core.text import some, visible
-from iogauge.core.words import NO_WITNESS
+from iogauge.core.vocabulary import NO_WITNESS
 from iogauge.judge.verdict import Verdict
 from iogauge.records import journal
 from iogauge.records.record import REPEATED, Record
@@ -136,9 +136,7 @@ def _kinds(counts: Mapping[Verdict, int]) -> str:
 def _unproven(counts: Mapping[Verdict, int]) -> str:
     if not counts:
         return ""
-    number = sum(counts.values())
-    proves = "proves" if number == 1 else "prove"
-    return f"{number} {proves} nothing ({_kinds(counts)})"
+    return f"{sum(counts.values())} unproven ({_kinds(counts)})"
 
 
 #: What a first look says of the cases that are not PASS, where no site has references.

@@ -1,15 +1,17 @@
-"""The newest results, and the history, for other tools: Prometheus, JUnit.
+"""The newest results, and the history, for other tools: Prometheus, JUnit, Nagios.
 
-docs/results.md lists every name and label. A value that is not valid is never exported as a
-measurement: Prometheus gets its verdict alone.
+docs/results.md lists every name and label. A value that is not valid is never exported as a measurement: Prometheus gets its
+verdict alone.
 
-GitLab shows JUnit's XML beside a merge request and a pipeline. ReFrame's own JUnit file reports a skipped case as passed; here only PASS looks like a pass.
+GitLab shows JUnit's XML beside a merge request and a pipeline. ReFrame's own JUnit file reports a skipped case as passed;
+here only PASS looks like a pass.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Final
 from xml.etree import ElementTree
 
@@ -87,15 +89,19 @@ def junit(
     gate: bool,
     ending: Ending,
     left_out: Iterable[UnrunCase] = (),
+    headline: str = "",
+    began: Mapping[tuple[str, str], str] = MappingProxyType({}),
 ) -> str:
     """Return the XML: a suite for each partition, with a test case for each case, the gravest first.
 
-    The reason is the message of a case that is not PASS. UNREFERENCED, UNSTABLE and CONTAMINATED
-    are skipped; in a gate they fail. A failure is skipped if it is expected, or if a second run
-    refuted it. A case that a missing feature keeps from running is skipped. What no case shows has
-    a test case of its own: it fails with the session, else it is skipped.
+    Its name is the ``headline``, without it the ending. ``began`` says by place and case since when it is in trouble. The
+    message of a case that is not PASS is its reason.
+
+    UNREFERENCED, UNSTABLE and CONTAMINATED are skipped; in a gate they fail. A failure is skipped if it is expected, or if a
+    second run refuted it. A case that a missing feature keeps from running is skipped. What no case shows has a test case of
+    its own: it fails with the session, else it is skipped.
     """
-    top = ElementTree.Element("testsuites", name=f"iogauge: {ending}")
+    top = ElementTree.Element("testsuites", name=f"iogauge: {headline or ending}")
     for record in ranked(records):
         place = record.where
         again = re.search(
@@ -110,6 +116,9 @@ def junit(
             if record.is_trouble(gate) and records.counts(record):
                 kind = "error" if record.verdict is Verdict.ERROR else "failure"
             message = f"{record.verdict.value}: {visible(record.reason)}"
+            since = began.get((place, visible(record.short_name)))
+            if since:
+                message += f"; since {since}"
             ElementTree.SubElement(case, kind, message=message).text = _table(record)
         ElementTree.SubElement(case, "system-out").text = _table(record)
     for unrun in left_out:
@@ -154,3 +163,15 @@ def _table(record: Record) -> str:
         for metric in record.metrics
     ]
     return "\n".join(map(visible, lines))
+
+
+#: Words of a plugin of Nagios, by its exit status.
+PLUGIN_STATES: Final = ("OK", "WARNING", "CRITICAL", "UNKNOWN")
+
+
+def plugin_line(status: int, text: str, figures: str = "") -> str:
+    """Return the line of a plugin of Nagios: state, text, and figures behind a bar."""
+    line = f"IOGAUGE {PLUGIN_STATES[status]} - {text.replace('|', '/')}"
+    if figures:
+        line += f" | {figures}"
+    return line

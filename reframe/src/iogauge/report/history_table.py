@@ -8,8 +8,9 @@ from collections.abc import Collection, Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
 
+from iogauge.core.groups import grouped
+from iogauge.core.text import visible
 from iogauge.core.units import in_order, with_unit
 from iogauge.judge.verdict import Verdict
 from iogauge.records import journal, query
@@ -38,16 +39,9 @@ class RecordChoice(query.Choice):
             wanted = [verdict.value for verdict in self.verdicts]
             of_metric = query.among("metric_verdict", wanted)
             of_case = query.among("verdict", wanted)
-            # If a case is worse than its metrics, all of them are shown.
-            text = f"{of_metric.text} OR ({of_case.text} AND {_UNEXPLAINED})"
+            text = f"{of_metric.text} OR {of_case.text}"
             parts.append(query.Condition(text, of_metric.values + of_case.values))
         return query.every(*parts)
-
-
-_UNEXPLAINED: Final = (
-    "NOT EXISTS (SELECT 1 FROM run WHERE run.file = runs.file AND run.start = runs.start "
-    "AND run.metric_verdict = run.verdict)"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +52,8 @@ class Chosen:
     records: list[tuple[Record, set[str | None]]]
     #: How many records match.
     matching: int
+    #: Lines of the history that are no records.
+    damaged: list[journal.Damaged]
 
 
 def chosen(folder: Path, choice: RecordChoice) -> Chosen:
@@ -74,11 +70,17 @@ def chosen(folder: Path, choice: RecordChoice) -> Chosen:
         )
         places = _places(newest)
         found = query.records(folder, history, places)
+        damaged = query.damaged(folder, history)
     records = []
     for place, row in zip(places, newest, strict=True):
-        if place in found:
-            records.append((found[place], set(json.loads(row["metrics"]))))
-    return Chosen(records, count)
+        if place not in found:
+            continue
+        record = found[place]
+        names = set(json.loads(row["metrics"]))
+        # A verdict is the metric's own; a case that no metric explains is shown whole.
+        own = {m.name for m in record.metrics if m.verdict in choice.verdicts}
+        records.append((record, names & own or names))
+    return Chosen(records, count, damaged)
 
 
 def _places(rows: Iterable[sqlite3.Row]) -> list[tuple[int, int]]:
@@ -86,45 +88,62 @@ def _places(rows: Iterable[sqlite3.Row]) -> list[tuple[int, int]]:
     return [(row["file"], row["start"]) for row in rows]
 
 
-def table(found: Iterable[tuple[Record, set[str | None]]], wide: bool = False) -> Table:
+class _DatedRow(Row):
+    """A row of a history."""
+
+    @property
+    def scenario(self) -> str:
+        """Return the time and the name of the case."""
+        return f"{self.record.minute}  {visible(self.record.short_name)}"
+
+    @property
+    def place(self) -> str:
+        """Return system and partition."""
+        return self.record.where
+
+
+def table(found: Iterable[tuple[Record, set[str | None]]]) -> Table:
     """Return a table of records with their chosen metrics, by time and place, reasons below it."""
     lines: list[Row] = []
     for record, metrics in found:
         lines += _rows(record, metrics)
-    return outcome.table(outcome.folded(lines), wide, history=True)
+    return outcome.table(outcome.folded(lines))
 
 
 def _rows(record: Record, chosen: Collection[str | None]) -> Iterator[Row]:
     """Yield a row for each chosen metric, with the bandwidth that repeats it: both are one fact, and one row."""
-
-    def why(decided: Record | MetricRecord) -> tuple[str, ...]:
-        if decided.verdict is Verdict.PASS:
-            return ()
-        return (decided.reason,)
-
     if not record.metrics:
-        yield Row(record, record.verdict, why(record))
-    found = {metric.name: metric for metric in record.metrics if metric.name in chosen}
-    repeated = {
-        name: outcome.repeated(record, metric) for name, metric in found.items()
+        yield _DatedRow(record, record.verdict, _why(record))
+    metrics = {
+        metric.name: metric for metric in record.metrics if metric.name in chosen
     }
-    for name, metric in found.items():
-        if repeated[name] not in found.values():
-            names = [metric.name]
-            values = [with_unit(metric.median, metric.unit)]
-            for other in found.values():
-                if repeated[other.name] is metric:
-                    names.append(other.name)
-                    values.append(with_unit(other.median, other.unit))
-            spread = "" if metric.spread is None else f" ±{metric.spread:.1%}"
-            yield Row(
-                record,
-                metric.verdict,
-                why(metric),
-                ", ".join(names),
-                ", ".join(values) + spread,
-                of=metric,
-            )
+
+    def fact(metric: MetricRecord) -> str:
+        other = outcome.repeated(record, metric)
+        if other and other.name in metrics:
+            return other.name
+        return metric.name
+
+    for name, mine in grouped(metrics.values(), fact).items():
+        metric = metrics[name]
+        mine.sort(key=lambda one: one.name != name)
+        values = ", ".join(with_unit(one.median, one.unit) for one in mine)
+        if metric.spread is not None:
+            values += f" ±{metric.spread:.1%}"
+        yield _DatedRow(
+            record,
+            metric.verdict,
+            _why(metric),
+            ", ".join(one.name for one in mine),
+            values,
+            of=metric,
+        )
+
+
+def _why(decided: Record | MetricRecord) -> tuple[str, ...]:
+    if decided.verdict is Verdict.PASS:
+        return ()
+    return (decided.reason,)
 
 
 def by_place(record: Record) -> tuple[list[tuple[int, int, str]], ...]:
@@ -154,8 +173,9 @@ def newest_records(
         paths = query.column(
             history, f"SELECT path FROM file WHERE {files.text}", files.values
         )
+        every = query.damaged(folder, history)
     ours = {folder / path for path in paths}
-    damaged = [line for line in query.damaged(folder) if line.file in ours]
+    damaged = [line for line in every if line.file in ours]
     return sorted(found.values(), key=by_place), damaged
 
 

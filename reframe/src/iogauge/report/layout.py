@@ -85,7 +85,6 @@ LOOKS: Final = {
 #: Words that have a style wherever they are a cell.
 STYLES: Final = {
     **{verdict.value: look.style for verdict, look in LOOKS.items()},
-    **{"alarm": "bold red", "improved": "green", "recovered": "cyan"},
     **{"better": "green", "worse": "bold red"},
 }
 

@@ -13,11 +13,17 @@ from rich.markup import escape
 
 from iogauge.core.groups import grouped
 from iogauge.core.text import visible, visible_lines
-from iogauge.core.units import format_value, of_runs, with_unit
-from iogauge.core.words import NO_REFERENCE, POINTS
+from iogauge.core.units import SIZE_UNITS, format_value, of_runs, with_unit
+from iogauge.core.vocabulary import NO_REFERENCE, POINTS
 from iogauge.guards.finding import Outcome
 from iogauge.judge.verdict import Verdict
-from iogauge.records.record import MetricRecord, Record, operations_of, same_spread
+from iogauge.records.record import (
+    FindingRecord,
+    MetricRecord,
+    Record,
+    operations_of,
+    same_spread,
+)
 from iogauge.report.endings import Ending
 from iogauge.report.layout import Table, columns
 
@@ -48,10 +54,10 @@ def repeated(record: Record, metric: MetricRecord) -> MetricRecord | None:
 
 
 def same_fault(record: Record, metric: MetricRecord) -> MetricRecord:
-    """Return the operations per second that fail as the bandwidth that repeats them, or the metric itself."""
-    if metric.verdict is Verdict.FAIL:
+    """Return the operations per second that are slow or unsteady as the bandwidth that repeats them, or the metric itself."""
+    if metric.verdict in (Verdict.FAIL, Verdict.UNSTABLE):
         other = repeated(record, metric)
-        if other and other.is_trouble(gate=False):
+        if other and other.is_trouble(gate=True):
             return other
     return metric
 
@@ -70,8 +76,9 @@ class Row:
     reasons: tuple[str, ...]
     metric: str = "-"
     measured: str = "-"
-    reference: str = "-"
-    ceiling: str = "-"
+    #: Empty without one; so is the ceiling.
+    reference: str = ""
+    ceiling: str = ""
     #: None if it has no value.
     of: MetricRecord | None = None
     #: What guards noticed that changes no verdict.
@@ -82,16 +89,26 @@ class Row:
         """Return the name of the case."""
         return visible(self.record.short_name)
 
+    @property
+    def place(self) -> str:
+        """Return what the rows of a block have in common."""
+        return f"target {self.record.target_path}"
+
 
 def plain(text: str) -> str:
     """Return text from outside for a rich console; its markup and control characters do nothing."""
     return escape(visible_lines(text))
 
 
-def _with_remedy(text: str, remedy: object) -> str:
-    if not remedy:
+def _with_remedy(text: str, finding: FindingRecord) -> str:
+    if not finding.remedy:
         return text
-    return f"{text}. {remedy}"
+    return f"{text}. {finding.remedy}"
+
+
+def said_of(finding: FindingRecord) -> str:
+    """Return what a guard saw, what it demands, and what to do."""
+    return _with_remedy(f"{finding.saw}; demanded: {finding.demands}", finding)
 
 
 def _reasons(record: Record, metric: MetricRecord) -> tuple[str, ...]:
@@ -104,8 +121,7 @@ def _reasons(record: Record, metric: MetricRecord) -> tuple[str, ...]:
     objections = []
     for finding in record.findings:
         if finding.metric in (None, about.name) and finding.objects(about.verdict):
-            text = f"{finding.name}: {finding.saw}; demanded: {finding.demands}"
-            objections.append(_with_remedy(text, finding.remedy))
+            objections.append(f"{finding.name}: {said_of(finding)}")
     if objections or about.verdict is Verdict.PASS or not about.reason:
         return tuple(objections)
     return (about.reason,)
@@ -120,7 +136,7 @@ def _remarks(record: Record, metric: MetricRecord) -> tuple[str, ...]:
         noticed = finding.outcome == Outcome.WARN.value and not short
         if noticed and finding.metric in (None, name):
             text = f"{finding.name}, a remark: {finding.saw}"
-            remarks.append(_with_remedy(text, finding.remedy))
+            remarks.append(_with_remedy(text, finding))
     return tuple(remarks)
 
 
@@ -135,7 +151,7 @@ def folded(lines: Iterable[Row]) -> list[Row]:
         run: object = id(record)
         if "%.repeat_no=" in record.case:
             run = (record.session, *record.place)
-        return (run, row.scenario, row.metric, row.verdict)
+        return (run, record.short_name, row.metric, row.verdict)
 
     return list(map(_folded, grouped(lines, same).values()))
 
@@ -170,7 +186,7 @@ def rows(records: Iterable[Record]) -> list[Row]:
         if not record.metrics:
             lines.append(Row(record, record.verdict, (visible(record.reason),)))
         for metric in record.metrics:
-            ceiling = format_value(metric.ceiling) if metric.ceiling else "unknown"
+            ceiling = format_value(metric.ceiling) if metric.ceiling else ""
             lines.append(
                 Row(
                     record,
@@ -200,7 +216,7 @@ def _bound(metric: MetricRecord) -> str:
     """Return the reference of a metric, with its bound or with the share of the ceiling that it is."""
     reference = metric.reference
     if not reference:
-        return "none"
+        return ""
     value = format_value(reference.value)
     share = _CEILINGS_SHARE.match(str(reference.source))
     if share:
@@ -240,8 +256,16 @@ def _not_computed(record: Record) -> list[Row]:
     return lines
 
 
-#: A figure in a sentence: a decimal fraction or a percentage. Other numbers may name a node, a rank or a target.
-_FIGURE: Final = re.compile(r"(?<![\w.-])-?\d+(?:\.\d+(?![\w.])|(?=\s?%))")
+#: A figure in a sentence: a decimal fraction, a percentage or bytes. Other numbers may name a node, a rank or a target.
+_FIGURE: Final = re.compile(
+    r"(?<![\w.-])-?\d+(?:\.\d+(?!\.?\w)|(?=\s?%|\s[KMGTP]?i?B(?![\w/])))(?:\s[KMGTP]?i?B(?![\w/]))?"
+)
+
+
+def _size(figure: str) -> float:
+    """Return what a figure is sorted by: its number, or its bytes."""
+    number, _, unit = figure.partition(" ")
+    return float(number) * SIZE_UNITS.get(unit, 1)
 
 
 def _joined(sentences: Sequence[str]) -> str:
@@ -249,7 +273,7 @@ def _joined(sentences: Sequence[str]) -> str:
     places = zip(*map(_FIGURE.findall, sentences), strict=True)
     texts = []
     for figures in places:
-        ends = sorted(figures, key=float)
+        ends = sorted(figures, key=_size)
         texts.append(" to ".join(dict.fromkeys([ends[0], ends[-1]])))
     shown = iter(texts)
     return _FIGURE.sub(lambda _: next(shown), sentences[0])
@@ -264,89 +288,70 @@ def notes_of(sentences: Iterable[str]) -> dict[str, str]:
     return notes
 
 
+class Notes:
+    """Sentences below a table by their numbers: one for those that are alike."""
+
+    def __init__(self, sentences: Iterable[str]) -> None:
+        """Number the sentences in their order."""
+        self._of = notes_of(sentences)
+        self.texts = list(dict.fromkeys(self._of.values()))
+
+    def numbers(self, sentences: Iterable[str]) -> list[int]:
+        """Return the numbers of some of the sentences, each once."""
+        notes = dict.fromkeys(self._of[sentence] for sentence in sentences)
+        return [self.texts.index(note) + 1 for note in notes]
+
+
 def remarks_of(lines: Sequence[Row]) -> list[str]:
     """Return the remarks of rows, each once, with the number of its rows."""
     remarks: list[str] = []
     for line in lines:
         remarks += line.remarks
-    notes = notes_of(remarks)
-    rows: Counter[str] = Counter()
+    notes = Notes(remarks)
+    rows: Counter[int] = Counter()
     for line in lines:
-        rows.update({notes[remark] for remark in line.remarks})
-    return [f"{note} ({number} of {len(lines)} rows)" for note, number in rows.items()]
+        rows.update(notes.numbers(line.remarks))
+    return [
+        f"{note} ({rows[number]} of {len(lines)} rows)"
+        for number, note in enumerate(notes.texts, 1)
+    ]
 
 
-def table(
-    lines: Sequence[Row],
-    wide: bool = False,
-    damaged: Sequence[str] = (),
-    *,
-    history: bool = False,
-) -> Table:
-    """Return the rows as a table, by target; the reasons are numbered below it, what is ``damaged`` is a reason alone.
-
-    With ``wide`` the reasons stand in the rows. In a ``history`` each row has its time, and none a bound; it is by place.
-    """
-    shown_reasons = list(damaged)
-    for line in lines:
-        shown_reasons += to_act_on(line)
-    notes = notes_of(shown_reasons)
-    numbered = enumerate(dict.fromkeys(notes.values()), 1)
-    numbers = {note: number for number, note in numbered}
-    bounds = _bounds(lines) if not history else ()
+def table(lines: Sequence[Row], wide: bool = False) -> Table:
+    """Return the rows as a table, by place; the reasons are numbered below it, and stand in the rows if it is ``wide``."""
+    notes = Notes(reason for line in lines for reason in to_act_on(line))
+    bounds = []
+    for bound in ("reference", "ceiling"):
+        if any(getattr(line, bound) for line in lines):
+            bounds.append(bound)
 
     def cells(line: Row, last: Row | None) -> tuple[str, ...]:
-        known = [str(numbers[notes[reason]]) for reason in to_act_on(line)]
+        numbers = notes.numbers(to_act_on(line))
         why = ""
         if wide:
             why = "; ".join((*line.reasons, *line.remarks))
-        elif known:
-            why = f"[{','.join(dict.fromkeys(known))}]"
-        name = _name(line, history)
-        if last is not None and _name(last, history) == name and not wide:
+        elif numbers:
+            why = f"[{','.join(map(str, numbers))}]"
+        name = line.scenario
+        if last is not None and last.scenario == name and not wide:
             name = ""
-        figures = [getattr(line, bound) for bound in bounds]
+        figures = [getattr(line, bound) or "-" for bound in bounds]
         return (name, line.metric, line.measured, *figures, line.verdict.value, why)
 
     blocks = {}
-    for where, mine in grouped(lines, lambda line: _place(line, history)).items():
+    for where, mine in grouped(lines, lambda line: line.place).items():
         blocks[where] = list(map(cells, mine, [None, *mine]))
     why = "reason" if wide else "why"
     headings = ("scenario", "metric", "median ±spread", *bounds, "verdict", why)
-    whole = headings[1:] if history else ("metric", "verdict")
-    shown = columns(*headings, right=bounds, whole=whole)
+    shown = columns(*headings, right=bounds, whole=("metric", "verdict"))
     if wide:
-        return Table(shown, blocks, tuple(damaged), wide)
-    footer = () if history else remarks_of(lines)
-    return Table(shown, blocks, tuple(numbers), footer=footer)
+        return Table(shown, blocks, (), wide)
+    return Table(shown, blocks, notes.texts, footer=remarks_of(lines))
 
 
 def to_act_on(line: Row) -> tuple[str, ...]:
     """Return the reasons of a row, but for the lack of a reference, which its verdict says."""
     return tuple(reason for reason in line.reasons if reason != NO_REFERENCE)
-
-
-def _bounds(lines: Iterable[Row]) -> tuple[str, ...]:
-    """Return which of the columns ``reference`` and ``ceiling`` have a value."""
-    rows = list(lines)
-    found = []
-    if any(line.reference not in ("-", "none") for line in rows):
-        found.append("reference")
-    if any(line.ceiling not in ("-", "unknown") for line in rows):
-        found.append("ceiling")
-    return tuple(found)
-
-
-def _name(line: Row, history: bool) -> str:
-    if not history:
-        return line.scenario
-    return f"{line.record.minute}  {line.scenario}"
-
-
-def _place(line: Row, history: bool) -> str:
-    if history:
-        return line.record.where
-    return f"target {line.record.target_path}"
 
 
 #: Keys of a metric that :func:`to_json` shows as they are recorded.

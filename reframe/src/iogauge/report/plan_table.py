@@ -27,7 +27,7 @@ def _cells(cases: Sequence[PlannedCase]) -> tuple[str, ...]:
     held = files = written = read = 0
     minutes = 0.0
     for case in cases:
-        held = max(held, case.order.held_bytes + case.order.fill_bytes)
+        held = max(held, case.order.held_bytes)
         files = max(files, case.order.files)
         written += case.written_bytes
         read += case.read_bytes

@@ -30,6 +30,11 @@ class Rank(IntEnum):
     BACK = 9
     PASS = 10
 
+    @property
+    def is_noise(self) -> bool:
+        """Return whether it shows nothing of the target: all such cases of a target are one trouble."""
+        return Rank.CONTAMINATED <= self <= Rank.UNREFERENCED
+
 
 #: The guard that compares what is read with what was written.
 _CONTENTS: Final = "G8"
@@ -82,7 +87,10 @@ def ranked(records: Iterable[Record]) -> list[Record]:
     dead = dead_targets(found)
 
     def weight(record: Record) -> tuple[Rank, float]:
-        losses = [loss_of(metric) for metric in record.metrics]
-        return rank_of(record, record.verdict, dead), -max(losses, default=0.0)
+        rank = rank_of(record, record.verdict, dead)
+        losses = [0.0]
+        if rank is Rank.FAIL:
+            losses += map(loss_of, record.metrics)
+        return rank, -max(losses)
 
     return sorted(found, key=weight)

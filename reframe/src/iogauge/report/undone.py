@@ -7,9 +7,10 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from iogauge.core import untrusted
+from iogauge.core.groups import grouped
 from iogauge.core.text import count, some
 from iogauge.judge.verdict import Verdict
 from iogauge.records.record import Record, parameters_in, short_name
@@ -27,22 +28,32 @@ def undecided(
         return list(_undecided(cases, records, run))
 
 
-def unable(reframe_report: Path) -> list[str]:
-    """Return a line for each reason why cases of a dry run cannot run, with their names.
+class Unable(NamedTuple):
+    """Why cases of a dry run cannot run."""
+
+    #: Kind of the refusal, as in ``vocabulary``; empty for all others.
+    kind: str
+    #: The reason, with the names of the cases.
+    text: str
+
+
+def unable(reframe_report: Path) -> list[Unable]:
+    """Return each reason why cases of a dry run cannot run.
 
     Raises OSError or ValueError if the report cannot be read.
     """
-    names: dict[str, list[str]] = {}
+    found = []
     with _read(reframe_report) as cases:
-        for case in cases:
-            reason = untrusted.build(str | None, case.get("fail_reason"), "fail_reason")
-            if reason:
-                reason = re.sub("^(sanity error: )?(ERROR: )?", "", reason)
-                names.setdefault(reason, []).append(short_name(case["display_name"]))
-    return [
-        f"{reason}. So {count(len(cases), 'case')} cannot run: {some(cases, 1)}"
-        for reason, cases in names.items()
-    ]
+        failed = [case for case in cases if case.get("fail_reason")]
+        reasons = grouped(
+            failed, lambda case: (case.get("refusal", ""), str(case["fail_reason"]))
+        )
+    for (kind, reason), mine in reasons.items():
+        reason = re.sub("^(sanity error: )?(ERROR: )?", "", reason)
+        names = some([short_name(case["display_name"]) for case in mine], 1)
+        text = f"{reason}. So {count(len(mine), 'case')} cannot run: {names}"
+        found.append(Unable(kind, text))
+    return found
 
 
 @contextlib.contextmanager
@@ -66,6 +77,13 @@ def _parameters(case: Mapping[str, Any]) -> dict[str, Any]:
     """Return the parameters in the case's name, with ReFrame's values, else as text."""
     named = parameters_in(case["display_name"])
     return {name: case.get(name, text) for name, text in named.items()}
+
+
+#: What ReFrame says of a case that it left because of a signal, and what happened.
+_TOLD: Final = re.compile(
+    r"aborted due to (ForceExitError|KeyboardInterrupt)|force exit error(: received signal \d+)?|cancelled by user"
+)
+_TOLD_TO_END: Final = "a signal told the session to end, before the case began"
 
 
 def _undecided(
@@ -92,7 +110,7 @@ def _undecided(
             "case": name,
             "hash": untrusted.build(str | None, case.get("hashcode"), "hashcode"),
             "verdict": Verdict.ERROR,
-            "reason": f"{case.get('fail_phase') or 'run'}: {reason}",
+            "reason": f"{case.get('fail_phase') or 'run'}: {_TOLD.sub(_TOLD_TO_END, reason)}",
             "expected": False,
             **{key: case[key] for key in _KNOWN if case.get(key)},
             "parameters": _parameters(case),

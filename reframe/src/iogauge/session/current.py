@@ -75,10 +75,7 @@ def gate_marks() -> dict[str, object]:
     chosen = os.environ.get("IOGAUGE_SELECTION")
     if chosen is None:
         return {}
-    return {
-        "selection": chosen,
-        "accepts": os.environ.get("IOGAUGE_ACCEPTS", "") == "1",
-    }
+    return {"selection": chosen}
 
 
 @cache
@@ -90,21 +87,14 @@ def suite() -> str:
     """
     root, known = project_root(), []
     with contextlib.suppress(PackageNotFoundError):
-        known = [version("iogauge")]
-    if (
-        root / ".git"
-    ).exists():  # not a repository that happens to hold an installed library
-        words = [
-            "git",
-            "-C",
-            str(root),
-            "describe",
-            "--always",
-            "--dirty",
-            "--abbrev=12",
-        ]
+        known.append(version("iogauge"))
+    # Not a repository that happens to hold an installed library.
+    if (root / ".git").exists():
+        describe = ["git", "-C", str(root), "describe"]
+        options = ["--always", "--dirty", "--abbrev=12"]
         with contextlib.suppress(OSError):
-            known += [f"commit {commands.output(*words, seconds=10).strip()}"]
+            commit = commands.output(*describe, *options, seconds=10).strip()
+            known.append(f"commit {commit}")
     return " ".join(known) or "unknown"
 
 
@@ -121,24 +111,25 @@ def new_session_name() -> str:
 
 def announce(name: str) -> None:
     """Add a session's name to the file ``$IOGAUGE_SESSIONS`` before the run, for the caller."""
-    if file := os.environ.get("IOGAUGE_SESSIONS"):
-        # Without O_NONBLOCK, opening a pipe would wait for a reader.
-        fd = os.open(
-            file,
-            os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NONBLOCK | os.O_CLOEXEC,
-            0o666,
-        )
-        with open(fd, "w", encoding="utf-8") as lines:
-            lines.write(name + "\n")
+    file = os.environ.get("IOGAUGE_SESSIONS")
+    if not file:
+        return
+    # Without O_NONBLOCK, opening a pipe would wait for a reader.
+    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NONBLOCK | os.O_CLOEXEC
+    with open(os.open(file, flags, 0o666), "w", encoding="utf-8") as lines:
+        lines.write(name + "\n")
 
 
 @dataclass
 class Session:
-    """State of this process's run. ``targets`` are paths on which it may have left a directory."""
+    """State of this process's run."""
 
     name: str
+    #: Paths on which it may have left a directory.
     targets: set[str] = field(default_factory=set)
+    #: Cases.
     passed: int = 0
+    #: Cases.
     failed: int = 0
     #: Cases that are set up and undecided: check, partition, environment, name of the case.
     open_cases: set[tuple[str, str, str, str]] = field(default_factory=set)
@@ -154,8 +145,8 @@ class Session:
         """Note the signal that ends this session before ReFrame, whose handler stays, acts on it."""
         for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):
             handler = signal.getsignal(number)
-            if callable(handler) and not isinstance(handler, _Noted):
-                signal.signal(number, _Noted(self, handler))
+            if callable(handler) and not isinstance(handler, _Handler):
+                signal.signal(number, _Handler(self, handler))
 
     def track(self, target: str) -> None:
         """Note a target, so that this session's directory on it is removed even by the janitor."""
@@ -180,9 +171,11 @@ class Session:
 
         Undecided cases are then decided: the target may now show what their job was waiting for.
         """
-        silent = [
-            text for target in sorted(self.targets) if (text := self._clean(target))
-        ]
+        silent = []
+        for target in sorted(self.targets):
+            text = self._clean(target)
+            if text:
+                silent.append(text)
         while self.undecided:
             self.undecided.popitem()[1]("; ".join(silent))
 
@@ -220,18 +213,18 @@ class Session:
 
 
 @dataclass(frozen=True)
-class _Noted:
+class _Handler:
     """A signal's handler that tells the session of the signal first."""
 
     session: Session
     handler: Callable[[int, FrameType | None], object]
 
     def __call__(self, number: int, frame: FrameType | None) -> None:
-        again = self.session.ended_by
-        self.session.ended_by = again or signal.Signals(number).name
-        if (
-            not again or number == signal.SIGINT
-        ):  # `iogauge run` passes on what the group is told too
+        first = not self.session.ended_by
+        if first:
+            self.session.ended_by = signal.Signals(number).name
+        # `iogauge run` passes on what its group gets too.
+        if first or number == signal.SIGINT:
             self.handler(number, frame)
 
 
@@ -263,11 +256,8 @@ def runs_cases(argv: list[str]) -> bool:
 
     Only R, q, r and v are flags without a value; text behind any other letter is its value.
     """
-    return any(
-        (a.startswith("--ru") and "--run".startswith(a))
-        or re.match(r"-[Rqv]*r", a) is not None
-        for a in argv
-    )
+    options = re.compile(r"--run?|-[Rqv]*r.*")
+    return any(map(options.fullmatch, argv))
 
 
 def foreign_modules() -> list[str]:
@@ -292,49 +282,53 @@ def guard_gate() -> None:
             say(f"iogauge: {NO_GATE}")
             raise SystemExit(2)
         return
-    foreign = foreign_modules() if gate else []
-    if foreign:
+    if gate and foreign_modules():
         say(
-            f"iogauge: PYTHONPATH names {', '.join(foreign)}: modules from there may replace those that judge, "
+            f"iogauge: PYTHONPATH names {', '.join(foreign_modules())}: modules from there may replace those that judge, "
             "which no gate allows. Unset PYTHONPATH"
         )
         raise SystemExit(2)
-    session = current()
-    nothing = (
-        "no case was measured and passed. Expected at least one: check the options -n, "
-        "-t, -c and --system, and see what 'reframe -c checks/ -l' lists"
-    )
+    end = _warn_if_nothing
+    if gate:
+        end = _fail_unless_passed
+    atexit.register(end, current())
 
-    def tell() -> None:
-        if not session.failed and not session.passed and DETAILS not in os.environ:
-            say(f"iogauge: nothing proven: {nothing}")
 
-    def refuse() -> None:
-        if session.failed or not session.passed:
-            reason = (
-                f"{session.failed} case(s) did not pass at first"
-                if session.failed
-                else nothing
-            )
-            say(f"iogauge: FAILED: this run is a gate and {reason}")
-            session.clean()
-            processes.flush()
-            os._exit(1)
+_NOTHING: Final = (
+    "no case was measured and passed. Expected at least one: check the options -n, "
+    "-t, -c and --system, and see what 'reframe -c checks/ -l' lists"
+)
 
-    atexit.register(refuse if gate else tell)
+
+def _warn_if_nothing(session: Session) -> None:
+    if not session.failed and not session.passed and DETAILS not in os.environ:
+        say(f"iogauge: nothing proven: {_NOTHING}")
+
+
+def _fail_unless_passed(session: Session) -> None:
+    reason = _NOTHING
+    if session.failed:
+        reason = f"{session.failed} case(s) did not pass at first"
+    elif session.passed:
+        return
+    say(f"iogauge: FAILED: this run is a gate and {reason}")
+    session.clean()
+    processes.flush()
+    os._exit(1)
 
 
 @dataclass
 class Janitor:
     """Removes session directories and locks of dead sessions, and stage directories a week old.
 
-    On a target nothing without our marker is touched. ``dry_run`` only says what would be removed.
-    ``everything`` includes sessions that may be alive, and their locks. ``say`` gets every line for
-    the user.
+    On a target nothing without our marker is touched.
     """
 
+    #: It only says what would be removed.
     dry_run: bool
+    #: Sessions that may be alive, and their locks, are removed too.
     everything: bool
+    #: Gets every line for the user.
     say: Callable[[str], None]
     #: Places that did not answer once; the janitor does not wait for them again.
     silent: set[str] = field(default_factory=set)
@@ -342,7 +336,9 @@ class Janitor:
 
     @property
     def _done(self) -> str:
-        return "would remove" if self.dry_run else "removed"
+        if self.dry_run:
+            return "would remove"
+        return "removed"
 
     def clean_targets(self, targets: Sequence[str], default: str) -> None:
         """Clean the given targets, else those of earlier sessions, else ``default``.
@@ -350,37 +346,29 @@ class Janitor:
         Remove old stages in any case.
         """
         places = list(targets) or known_targets() or [default]
-        doomed = [
-            session
-            for place in places
-            for session in self._dead_sessions(place, bool(targets))
-        ]
-        for place, path in doomed:
-            self._remove(place, path, is_named=False)
-        locks = [
-            self._clean_lock(place) for place in places if place not in self.silent
-        ]
-        stages = self._clean_stages()
+        nothing = True
+        for place in places:
+            for path in self._dead_sessions(place, bool(targets)):
+                self._remove(place, path)
+                nothing = False
+        for place in places:
+            if place not in self.silent and self._clean_lock(place):
+                nothing = False
+        if self._clean_stages():
+            nothing = False
         self.failed = self.failed or bool(self.silent)
-        if not doomed and not any(locks) and not stages:
+        if nothing:
             self.say("nothing to remove")
 
-    def clean_directories(self, paths: Sequence[str]) -> None:
-        """Remove session directories that the user has named."""
-        for path in paths:
-            target = os.path.abspath(os.path.join(path, *[".."] * 3))
-            self._remove(target, path, is_named=True)
-        self.failed = self.failed or bool(self.silent)
-
-    def _dead_sessions(self, place: str, is_named: bool) -> list[tuple[str, str]]:
-        """Return place and directory of each session on a place that may be removed."""
-        dead = []
+    def _dead_sessions(self, place: str, is_named: bool) -> list[str]:
+        """Return the directories of sessions on a place that may be removed."""
+        dead: list[str] = []
         try:
             for session in processes.call_in_time(
                 place, partial(directory.sessions, place)
             ):
                 if self.everything or not directory.may_be_alive(session):
-                    dead.append((place, session.path))
+                    dead.append(session.path)
                 else:
                     self.say(
                         f"kept: {session.path}: its session may be alive (--all removes it)"
@@ -396,13 +384,13 @@ class Janitor:
             self.failed = True
         return dead
 
-    def _remove(self, place: str, path: str, is_named: bool) -> None:
+    def _remove(self, place: str, path: str) -> None:
         """Remove a session's directory, unless its place is silent."""
         if place in self.silent:
             self.say(f"left: {path}")
             return
         try:
-            work = partial(_remove_directory, path, self.dry_run, is_named)
+            work = partial(_remove_directory, path, self.dry_run)
             for message in processes.watch(
                 place, work, removal.Progress(path, self.say)
             ):
@@ -435,8 +423,13 @@ class Janitor:
                     )
                     return False
                 holder = dead
-            if not self.dry_run:
-                processes.call_in_time(place, partial(_break_lock, place, holder))
+            if not self.dry_run and not processes.call_in_time(
+                place, partial(_break_lock, place, holder)
+            ):
+                self.say(
+                    f"kept: the lock of {holder}: it gave a sign of life just now. Run again"
+                )
+                return True
         except OSError as error:
             self.say(f"refused: {error}")
             self.failed = True
@@ -455,8 +448,10 @@ class Janitor:
             elif not self.dry_run:
                 with contextlib.suppress(OSError):
                     path.unlink()
-            word = "left" if not self.dry_run and path.exists() else self._done
-            self.say(f"{word}: {path} (a week old)")
+            done = self._done
+            if not self.dry_run and path.exists():
+                done = "left"
+            self.say(f"{done}: {path} (a week old)")
         return old
 
 
@@ -470,28 +465,22 @@ def _watch_lock(place: str, report: processes.Report) -> lock.Holder | None:
     return lock.find_dead(place, pause)
 
 
-def _break_lock(place: str, holder: lock.Holder | None) -> None:
-    if holder is not None:
-        lock.remove(holder)
+def _break_lock(place: str, holder: lock.Holder | None) -> bool:
+    """Break a lock and remove what is empty; return False if the holder has it still."""
+    broken = holder is None or lock.remove(holder)
     lock.tidy(place)
+    return broken
 
 
-def _remove_directory(
-    path: str, dry_run: bool, is_named: bool, report: processes.Report
-) -> list[str]:
-    """Remove a session's directory and end the processes that work in it; return their messages.
-
-    A directory that is gone meanwhile is an error only if the user has named it.
-    """
+def _remove_directory(path: str, dry_run: bool, report: processes.Report) -> list[str]:
+    """Remove a session's directory and end the processes that work in it; return their messages."""
     try:
         directory.check_ours(path)
     except FileNotFoundError:
-        if is_named:
-            raise
         return []
     if dry_run:
         return []
-    ended = processes.end(os.path.abspath(path))
+    ended = processes.end(path)
     directory.remove(path, report=report)
     return ended
 

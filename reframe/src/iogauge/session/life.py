@@ -17,7 +17,6 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -43,39 +42,14 @@ _LOCK: Final = "iogauge: lock: "
 _TAIL_BYTES: Final = 4096
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
-    """An execution of a phase, as the plan announces it; preparing phases have repetition 0."""
-
-    repetition: int
-    phase: str
-    meaning: str
-
-
-def steps(plan: CasePlan) -> list[Step]:
-    """Return all executions of a plan's phases, in order."""
-    each = [
-        Step(0, phase.name, "preparation") for phase in plan.prepare if not phase.within
-    ]
-    for phases in plan.passes:
-        for repetition in range(plan.first_repetition, plan.repetitions + 1):
-            meaning = (
-                f"repetition {repetition} of {plan.repetitions}"
-                if repetition
-                else "warm-up"
-            )
-            each += [Step(repetition, p.name, meaning) for p in phases if not p.within]
-    return each
-
-
 class Watched:
     """A case whose job is about to be submitted; ``job`` is ReFrame's, ``expected_s`` the plan's estimate."""
 
     def __init__(
-        self, name: str, stage: Path, job: Any, steps: Sequence[Step], expected_s: float
+        self, name: str, stage: Path, job: Any, plan: CasePlan, expected_s: float
     ) -> None:
         self.name, self.job, self._stage = name, job, stage
-        self._steps, self._expected_s = steps, expected_s
+        self._plan, self._expected_s = plan, expected_s
         self._opened_at: float | None = None
         self._ask_at = 0.0
         #: Why the job waits, in Slurm's word (``PartitionTimeLimit``); empty if it is not known.
@@ -89,8 +63,9 @@ class Watched:
         """Return whether the job measures, and where it stands; ``now`` is monotonic."""
         if not self.began():
             self._ask_slurm(now)
-            why = f": {self.waits_for}" if self.waits_for else ""
-            state = f"{self.job.state or 'submitted'}{why}"
+            state = self.job.state or "submitted"
+            if self.waits_for:
+                state += f": {self.waits_for}"
             return False, f"job {self.job.jobid} waits in the queue ({state})"
         if not (self._stage / OPENED).exists():
             return False, self._lock() or "looks at the target"
@@ -99,19 +74,21 @@ class Watched:
         try:
             runs = parse_runs(untrusted.read_text(self._stage / RUNS))
         except (OSError, ToolOutputError):
-            runs = []
-        ended = {(run.repetition, run.name) for run in runs}
-        ahead = [
-            step for step in self._steps if (step.repetition, step.phase) not in ended
-        ]
+            runs = {}
         expected = duration(self._expected_s)
         times = f"{duration(now - self._opened_at)} of about {expected} gone"
-        if not ahead:
+        for repetition, phase in self._plan.in_order:
+            if (repetition, phase.name) not in runs:
+                break
+        else:
             return True, f"removes its files, {times}"
-        step = ahead[0]
-        began = (self._stage / printed_file(step.phase, step.repetition)).exists()
-        doing = step.phase if began else f"before {step.phase}"
-        return True, f"{doing}, {step.meaning}, {times}"
+        doing = phase.name
+        if not (self._stage / printed_file(phase.name, repetition)).exists():
+            doing = f"before {phase.name}"
+        meaning = "preparation"
+        if repetition:
+            meaning = f"repetition {repetition} of {self._plan.repetitions}"
+        return True, f"{doing}, {meaning}, {times}"
 
     def _ask_slurm(self, now: float) -> None:
         """Ask Slurm now and then why the job waits."""
@@ -120,9 +97,9 @@ class Watched:
             self._ask_at = now + _ASK_S
             words = ["squeue", "--noheader", "--format=%r", f"--jobs={self.job.jobid}"]
             with contextlib.suppress(OSError):
-                said = commands.output(*words, seconds=_ASK_S / 2).strip()
+                reason = commands.output(*words, seconds=_ASK_S / 2).strip()
                 # Of a job that is gone it says nothing: the last reason stays.
-                self.waits_for = said or self.waits_for
+                self.waits_for = reason or self.waits_for
 
     def _lock(self) -> str:
         """Return for whom the job waits, in the agent's last words; empty if it does not wait."""
@@ -132,8 +109,9 @@ class Watched:
                 lines = file.read(_TAIL_BYTES).decode("utf-8", "replace").splitlines()
         except OSError:
             return ""
-        last = lines[-1] if lines else ""
-        return last.removeprefix("iogauge: ") if last.startswith(_LOCK) else ""
+        if not lines or not lines[-1].startswith(_LOCK):
+            return ""
+        return lines[-1].removeprefix("iogauge: ")
 
 
 def _line(cases: Sequence[Watched], now: float, width: int | None = None) -> str:
@@ -141,10 +119,16 @@ def _line(cases: Sequence[Watched], now: float, width: int | None = None) -> str
 
     If it is longer than ``width``, the case's name is shortened: the times stand at the end.
     """
-    looks = [(case, *case.look(now)) for case in cases]
-    case, _, text = next((look for look in looks if look[1]), looks[0])
-    more = f" (+{len(looks) - 1} more)" if len(looks) > 1 else ""
-    name, rest = visible(case.name), visible(f": {text}{more}")
+    shown, text = cases[0], ""
+    for case in cases:
+        measures, state = case.look(now)
+        if measures or not text:
+            shown, text = case, state
+        if measures:
+            break
+    if len(cases) > 1:
+        text += f" (+{len(cases) - 1} more)"
+    name, rest = visible(shown.name), visible(f": {text}")
     if width is not None and len(name) + len(rest) > width:
         name = name[: max(width - len(rest) - 1, _LEAST_NAME)] + "…"
     return f"{name}{rest}"[:width]
@@ -160,7 +144,7 @@ class Screen:
         self._cases: list[Watched] = []
         self._lock = threading.Lock()
         self._shown = False
-        self._said_at: float | None = None
+        self._logged_at: float | None = None
 
     def add(self, case: Watched) -> None:
         """Watch a case until its job has ended."""
@@ -181,18 +165,19 @@ class Screen:
             submitted = [case for case in self._cases if case.job.jobid is not None]
             if not submitted:
                 self._erase()
-                self._said_at = None
+                self._logged_at = None
                 return
-            if self._said_at is None:
-                self._said_at = now
-            line = _line(
-                submitted, now, self._columns() - 1 if self._terminal else None
-            )
+            if self._logged_at is None:
+                self._logged_at = now
+            width = None
+            if self._terminal:
+                width = self._columns() - 1
+            line = _line(submitted, now, width)
             if self._terminal:
                 self._write(f"\r\x1b[K{line}")
                 self._shown = True
-            elif now - self._said_at >= _LOG_S:
-                self._said_at = now
+            elif now - self._logged_at >= _LOG_S:
+                self._logged_at = now
                 self._write(f"iogauge: {line}\n")
 
     def _erase(self) -> None:

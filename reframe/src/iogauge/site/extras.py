@@ -5,22 +5,22 @@ All that a site declares beyond ReFrame's own keys is modelled here and nowhere 
 hold a size or a path of a site; sites never hold a line of Python.
 
 A declaration that leaves nothing to fail is a mistake: the settings or references that hold it are
-refused. One that leaves little is a doubt, and the site may have its reasons: ``iogauge check``,
-``iogauge check`` and every case that rests on it name it.
+refused. One that leaves little is a doubt, and the site may have its reasons: ``iogauge check`` and
+every case that rests on it name it.
 """
 
 from __future__ import annotations
 
-import contextlib
+from collections.abc import Sequence
 from pathlib import PurePosixPath
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
-from iogauge.core import registry, words
+from iogauge.core import vocabulary
 from iogauge.core.paths import ODD, VARIABLE
 from iogauge.core.units import format_bytes
-from iogauge.core.words import Tier
+from iogauge.core.vocabulary import Tier
 from iogauge.node.kinds import Cache, traits
 from iogauge.site.topology import (
     ByteSize,
@@ -49,6 +49,9 @@ Expected = Annotated[
         r"|layout\.(stripe_count|stripe_bytes))$"
     ),
 ]
+
+#: A number and its unit.
+_BOUND: Final = r"^[0-9]+(\.[0-9]+)? [A-Za-z%1][A-Za-z/]*$"
 
 _Host = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9.-]*$")]
 
@@ -80,12 +83,8 @@ class Target(SiteModel):
     #: file system).
     striping: StripedBy | None = None
 
-    #: The pool of storage targets that every case must use, without the name of the file system
-    #: (``flash``). It replaces the target's default layout by one of the file system's own.
-    pool: str | None = Field(default=None, pattern=r"^[A-Za-z0-9_-]{1,15}$")
-
-    #: Directory whose lock guards the target, by default the target's own. Targets that share a
-    #: file system can share a lock.
+    #: Directory whose lock guards the target. By default partitions on one file system, by its uuid
+    #: or by an export's source, share the lock of the first of them that a node sees.
     lock: str | None = None
 
     @property
@@ -107,18 +106,26 @@ class Target(SiteModel):
             return self.lock or None
         return self.lock or self.path
 
-    @property
-    def places(self) -> tuple[str, ...]:
-        """Return the directories in which a session may leave files, each once."""
-        own = () if self.of_job else (self.path,)
-        return tuple(dict.fromkeys([*own, *filter(None, [self.lock_place])]))
+    def locks(self, declared: Sequence[Target]) -> tuple[str, ...]:
+        """Return the directories that may have the lock, of the targets of all partitions; the first that a node sees has it."""
+        own = self.lock_place
+        if own is None:
+            return ()
+        if self.lock:
+            return (own,)
+        sharing = filter(self._on_one_file_system, declared)
+        first = min(sharing, key=lambda target: target.lock is None, default=self)
+        return tuple(dict.fromkeys([first.lock_place or own, own]))
+
+    def _on_one_file_system(self, other: Target) -> bool:
+        """Return whether another target is on the same file system, as far as the site says."""
+        if self.uuid or other.uuid:
+            return self.uuid == other.uuid
+        # A device of the same name may be another one on another node.
+        return ":" in (self.source or "") and self.source == other.source
 
     @model_validator(mode="after")
     def _lasts(self) -> Target:
-        if self.pool and self.striped_by != "lustre":
-            raise ValueError(
-                f"pool: {self.path} is not on Lustre, which alone has pools"
-            )
         if self.uuid and self.of_job:
             raise ValueError(
                 f"uuid: {self.path} is another file system in every job: leave it out"
@@ -163,11 +170,11 @@ class Scale(SiteModel):
 class Limits(SiteModel):
     """Limits of a case's cost, and the demands that a measurement must meet to be believed."""
 
-    #: ByteSize that one case may hold on the target at a time.
+    #: Bytes that one case may hold on the target at a time.
     case_bytes: ByteSize
     #: Files that one case may hold on the target at a time.
     case_files: Count
-    #: PositiveSeconds that a time-based phase runs (fio's runtime, mdtest's stonewall).
+    #: Seconds that a time-based phase runs (fio's runtime, mdtest's stonewall).
     phase_seconds: PositiveSeconds
     #: Repetitions of each case; their median is judged.
     repetitions: Count = 3
@@ -183,15 +190,13 @@ class Limits(SiteModel):
     #: Whether a figure that only the tool reports is INVALID (``required``), or has a remark (``wanted``). Without it a type
     #: that counts requires it (G8).
     witness: Literal["wanted", "required"] | None = None
-    #: PositiveSeconds that a job waits for the lock of the target, at most.
+    #: Seconds that a job waits for the lock of the target, at most.
     lock_wait: PositiveSeconds = 600.0
     #: Seconds that a job waits in the scheduler's queue, at most; then it is cancelled.
     queue_wait: PositiveSeconds = 86400.0
-    #: PositiveSeconds without a sign of life after which a holder of the lock counts as dead, if it cannot
+    #: Seconds without a sign of life after which a holder of the lock counts as dead, if it cannot
     #: be asked.
     lock_lease: PositiveSeconds = 120.0
-    #: ByteSize that FillLevel may put on the target beside its case, at most; without it nothing is filled.
-    fill_bytes: Annotated[ByteSize, Field(gt=0)] | None = None
     #: How far a single storage target or node may be below the median of all, as a share.
     max_deviation: Annotated[Fraction, Field(gt=0, le=0.9)] = 0.2
     #: Write and read at least this many times the memory if only size defeats a cache (G1).
@@ -231,16 +236,8 @@ class Sweeps(SiteModel):
     tasks_per_client: tuple[Count, ...] = ()
     #: Sizes of an application's output (OutputFile), each over all ``stripe_counts``.
     file_sizes: tuple[Annotated[ByteSize, Field(gt=0)], ...] = ()
-    #: Requests that each process has in flight (QueueDepth).
-    queue_depths: tuple[Count, ...] = ()
     #: Shares of reads among reads and writes at once, in percent (Mixed).
     read_shares: tuple[Annotated[int, Field(ge=1, le=99, strict=True)], ...] = (70,)
-    #: Numbers of metadata targets whose directories mdtest works in, one alone in a case (MdtestOnMdts).
-    metadata_targets: tuple[
-        Annotated[int, Field(ge=0, lt=65536, strict=True)], ...
-    ] = ()
-    #: Fill of the target in percent, 0 means as found (FillLevel). No more than 95 % is ever filled.
-    fill_levels: tuple[Annotated[int, Field(ge=0, le=95, strict=True)], ...] = ()
 
     @model_validator(mode="after")
     def _each_once(self) -> Sweeps:
@@ -270,17 +267,6 @@ class CaseSize(Sizes):
     tier: Tier | None = None
 
 
-class Ceilings(SiteModel):
-    """Layers below the file system that may be measured, and how long a measurement holds."""
-
-    #: Protocol that carries the target's data, if streams between the nodes may be measured.
-    network: Literal["tcp"] | None = None
-    #: The target's block devices, if they may be read on the first node of a job.
-    devices: tuple[Annotated[str, Field(pattern=r"^/dev/[A-Za-z0-9_./-]+$")], ...] = ()
-    #: Days after which a measurement is too old.
-    max_age_days: Count = 90
-
-
 class Receivers(SiteModel):
     """Who is told of an alarm, beside those that the environment names."""
 
@@ -292,6 +278,30 @@ class Receivers(SiteModel):
     webhook_files: tuple[Annotated[str, Field(pattern=r"^/")], ...] = ()
 
 
+class Probes(SiteModel):
+    """What ``iogauge probe`` may take between the sessions."""
+
+    #: Niceness of its process (nice(2)).
+    niceness: Annotated[int, Field(ge=0, le=19, strict=True)] = 10
+    #: Bytes that the probes of a node may move in a day (UTC).
+    bytes_a_day: Annotated[ByteSize, Field(gt=0)] = 16 << 30
+
+
+class Criterion(SiteModel):
+    """What a case must show so that a delivery is accepted; without a bound its reference decides."""
+
+    #: Name of the case in the tables.
+    case: str = Field(min_length=1)
+    metric: str = Field(min_length=1)
+    #: Bounds with their units: 40 GiB/s.
+    least: Annotated[str, Field(pattern=_BOUND)] | None = None
+    most: Annotated[str, Field(pattern=_BOUND)] | None = None
+    #: Valid runs that must be there; all valid runs must meet it.
+    runs: Count = 3
+    #: Where it is demanded: a clause of the contract.
+    source: str = Field(min_length=1)
+
+
 class ComparedPartition(SiteModel):
     """A partition of the same system to compare this one with, and the checks that are compared."""
 
@@ -299,46 +309,13 @@ class ComparedPartition(SiteModel):
     checks: tuple[str, ...] = Field(min_length=1)
 
 
-class Stripes(SiteModel):
-    """A plain layout of files on Lustre."""
+class Failover(SiteModel):
+    """What takes a part of the storage away and brings it back, and when."""
 
-    #: Storage targets of a file; -1 means all.
-    stripe_count: Annotated[int, Field(ge=-1, le=2000)] = 1
-    stripe_bytes: Annotated[ByteSize, Field(gt=0, multiple_of=65536)] | None = None
-
-
-#: Directories of IO500's four workloads.
-Io500Directory = Literal["ior-easy", "ior-hard", "mdtest-easy", "mdtest-hard"]
-
-
-class Io500(SiteModel):
-    """What a site adds to the ini file of IO500."""
-
-    #: Options by section, such as ``{ior-easy: {transferSize: 4m}}``. Directories, times and counts
-    #: follow from the case.
-    options: dict[str, dict[str, str | int | bool]] = {}
-    #: Layouts of IO500's directories on Lustre, by directory; the others get the target's own.
-    striping: dict[Io500Directory, Stripes] = {}
-
-    @model_validator(mode="after")
-    def _known(self) -> Io500:
-        with contextlib.suppress(
-            registry.Missing
-        ):  # without IO500 nothing reads its options
-            if self.options:
-                registry.load("iogauge_answers", "io500.options")(self.options)
-        return self
-
-
-class Checkpoint(SiteModel):
-    """State of a model, and the times in which a training must save it and read it again."""
-
-    #: ByteSize of the state: weights, and what the optimizer keeps.
-    state: Annotated[ByteSize, Field(gt=0)]
-    #: PositiveSeconds that all tasks together may take to save it, data on storage.
-    save: PositiveSeconds
-    #: PositiveSeconds that all tasks together may take to read it after a restart.
-    restart: PositiveSeconds
+    #: Command of a shell on one of the nodes; empty: somebody does it by hand.
+    command: str = ""
+    #: Seconds before it, in which the bandwidth is that of a healthy target.
+    after: PositiveSeconds = 60.0
 
 
 class Price(SiteModel):
@@ -366,22 +343,23 @@ class PartitionExtras(SiteModel):
     cases: dict[str, CaseSize] = {}
     #: Who is told of what failed and what has become worse.
     alarm: Receivers = Receivers()
-    #: Layers that the scenarios of ceilings may measure.
-    ceilings: Ceilings | None = None
+    #: What a delivery must show (``iogauge report --acceptance``).
+    acceptance: tuple[Criterion, ...] = ()
+    #: What probes between the sessions may take.
+    probe: Probes = Probes()
     #: The partition that this one is compared with.
     baseline: ComparedPartition | None = None
     price: Price | None = None
-    #: By name of a model: its state, and the times that a checkpoint of it may take.
-    checkpoints: dict[
-        Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")], Checkpoint
-    ] = {}
-    #: Options of IO500 and layouts of its directories.
-    io500: Io500 = Io500()
+    #: The failure of the check Failover.
+    failover: Failover | None = None
     #: Settings that must be so on every node, by their keys in a fingerprint (G25).
     expect: dict[Expected, str | int] = {}
     #: Hosts that run the tasks if no scheduler gives nodes: at least as many as the largest case
     #: uses.
     hosts: tuple[_Host, ...] = ()
+    #: Nodes of Slurm, or of ``hosts``, that cases on one node take in turn: each session that which was measured longest
+    #: ago.
+    in_turn: tuple[_Host, ...] = ()
     #: Network interface on which a benchmark's servers listen (fio); by default that of the host
     #: name.
     interface: Annotated[str, Field(pattern=r"^[A-Za-z0-9_.:@-]+$")] | None = None
@@ -421,9 +399,9 @@ class PartitionExtras(SiteModel):
         """Return the features of a partition that follow from its extras."""
         target = self.target
         caching = traits(target.type, target.cache, target.honours_o_direct)
-        found = [words.TARGET]
+        found = [vocabulary.TARGET]
         if caching.honours_o_direct:
-            found.append(words.O_DIRECT)
+            found.append(vocabulary.O_DIRECT)
         if target.striped_by == "lustre":
-            found.append(words.LUSTRE)
-        return found + [right for right in self.rights if right in words.PARTITION]
+            found.append(vocabulary.LUSTRE)
+        return found + list(self.rights)

@@ -6,8 +6,10 @@ ReFrame's configuration, which is site-configs/ of the project.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
+import socket
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
@@ -19,6 +21,9 @@ SETTINGS: Final = "settings.yaml"
 
 #: Names of systems, partitions and environments. ReFrame's own pattern lets one end in a newline.
 NAME: Final = re.compile("[A-Za-z_][A-Za-z0-9_-]*")
+
+#: What a text that is no regular expression raises.
+NO_REGEX: Final = (re.error, OverflowError, RecursionError)
 
 #: Folder of the settings that all sites share (logging, modes); not a site.
 COMMON: Final = "common"
@@ -95,14 +100,14 @@ def namesakes(folder: Path) -> list[Mistake]:
 
 
 def _claims(folder: Path, host: str) -> bool:
-    try:
-        data = load(folder / SETTINGS)
-        patterns: list[str] = []
-        for system in data["systems"]:
-            patterns += system.get("hostnames", [])
-        return any(re.match(pattern, host) for pattern in patterns)
-    except (YamlError, KeyError, TypeError, AttributeError, re.error):
-        return False  # `iogauge check` tells of it
+    with contextlib.suppress(YamlError, KeyError, TypeError, AttributeError):
+        for system in load(folder / SETTINGS)["systems"]:
+            for pattern in system.get("hostnames", ()):
+                # `iogauge check` tells of one that is none.
+                with contextlib.suppress(*NO_REGEX):
+                    if re.match(pattern, host):
+                        return True
+    return False
 
 
 def sites_of_host(folders: Sequence[Path], host: str) -> list[Path]:
@@ -112,6 +117,12 @@ def sites_of_host(folders: Sequence[Path], host: str) -> list[Path]:
     """
     claiming = [folder for folder in folders if _claims(folder, host)]
     return [folder for folder in claiming if folder.name != LOCAL] or claiming
+
+
+def site_of_this_host() -> Path | None:
+    """Return the folder of the site that ReFrame selects on this host, or None."""
+    found = sites_of_host(site_folders(*site_dirs()), socket.gethostname())
+    return next(iter(found), None)
 
 
 def spack_environments(folder: Path, name: str) -> Path:

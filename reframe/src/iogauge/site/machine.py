@@ -9,20 +9,19 @@ from __future__ import annotations
 
 import mmap
 import os
-import shutil
 import time
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from iogauge.core import processes, words
-from iogauge.node import layers
+from iogauge.core import processes, vocabulary
 from iogauge.node.host import usable_cores
 from iogauge.node.kernel import memory_bytes
-from iogauge.node.kinds import Below, traits
-from iogauge.node.mounts import Mount, Space, find_mount, space_of
-from iogauge.site.programs import darshan_library, machine, mpi_environment
+from iogauge.node.kinds import traits
+from iogauge.node.mounts import Space, space_of
+from iogauge.site.programs import machine, mpi_environment
 from iogauge.tools.mpi import dialect_of
+
+if TYPE_CHECKING:
+    from iogauge.node.view import View
 
 #: Bytes that a quick case may hold, at most, on a target that nobody has described.
 QUICK_BYTES = 1 << 30
@@ -53,108 +52,123 @@ LOCAL_TYPES: Final = frozenset(
 )
 
 
-def wrf_header() -> str | None:
-    """Return the path of the header that lies beside WRF-IO on PATH, where the recipe of this suite puts it; None without."""
-    program = Path(shutil.which("wrf_io") or "/nonexistent")
-    header = program.parent.parent / "share" / "wrf-io" / "wrf_header.txt"
-    if not header.exists():
-        return None
-    return str(header)
-
-
 def target_path() -> str:
-    """Return ``$IOGAUGE_TARGET``, or the current directory; ReFrame reads settings in another one."""
-    path = os.path.join(
-        os.environ.get("PWD") or os.getcwd(), os.environ.get("IOGAUGE_TARGET", "")
-    )
-    return processes.call_in_time(path, lambda: os.path.realpath(path))
+    """Return ``$IOGAUGE_TARGET``, or the current directory; ReFrame reads settings in another one.
+
+    Raises OSError if the variable is empty, or names a symbolic link.
+    """
+    here = os.environ.get("PWD") or os.getcwd()
+    named = os.environ.get("IOGAUGE_TARGET", here)
+    if not named:
+        raise OSError("IOGAUGE_TARGET is empty: name a directory, or unset it")
+    path = os.path.join(here, named)
+
+    def real() -> str:
+        if os.path.islink(path):
+            raise OSError(
+                f"{path} is a symbolic link, which is never followed: name {os.path.realpath(path)}"
+            )
+        return os.path.realpath(path)
+
+    return processes.call_in_time(path, real)
 
 
-@dataclass(frozen=True, slots=True)
-class _PathFacts:
-    mount: Mount
-    underlying: Below
-    space: Space
+def look_at(path: str) -> View:
+    """Return this host's view of a target; raises OSError if it is no directory, or keeps no data."""
+    # Only a machine that nobody has described needs it.
+    from iogauge.node.view import look
 
-
-def _look(path: str) -> _PathFacts:
     if not os.path.isdir(path):
-        raise NotADirectoryError(f"target {path!r} is not a directory")
-    mount = find_mount(path)
-    if mount is None:
-        raise OSError(f"no mount holds {path!r}")
-    return _PathFacts(mount, layers.resolve(path, mount), space_of(path))
+        raise NotADirectoryError(f"{path} is not a directory here")
+    view = look(path)
+    if not view.space.bytes_total:
+        raise OSError(f"{path} is on {view.mount.type}, which keeps no data")
+    return view
 
 
 def complete(partition: dict[str, Any], environments: list[dict[str, Any]]) -> None:
     """Fill in a partition's and its environments' keys; raises OSError for a bad target."""
     extras = partition.setdefault("extras", {})
-    declared = {key: extras.get(key, {}) for key in ("target", "scale", "limits")}
-    path = declared["target"].get("path") or target_path()
-    looked = processes.call_in_time(path, lambda: _look(path))
-    room, known = looked.space, traits(looked.mount.type).over(looked.underlying)
-    target: dict[str, Any] = {
-        "path": path,
-        "type": looked.mount.type,
-        "source": looked.mount.source,
-    }
+    declared = extras.get("target", {})
+    path = declared.get("path") or target_path()
+    view = processes.call_in_time(path, lambda: look_at(path))
+    extras["target"] = _target(path, view) | declared
+    cores = usable_cores()
+    extras["scale"] = {"tasks_per_node": min(cores, 8)} | extras.get("scale", {})
+    limits = _limits(extras["target"]["type"], view.space)
+    extras["limits"] = limits | extras.get("limits", {})
+    extras.setdefault("node", {"cores": cores, "memory": f"{memory_bytes()} B"})
+    extras.setdefault("sweeps", _sweeps(extras["scale"]["tasks_per_node"]))
+    _add_programs(partition, environments)
+
+
+def _target(path: str, view: View) -> dict[str, Any]:
+    """Return what is seen of a target; raises OSError if somebody has named memory."""
+    kind = view.mount.type
+    known = traits(kind).over(view.below)
+    if known.cache == "memory" and "IOGAUGE_TARGET" in os.environ:
+        raise OSError(f"{path} is memory, not storage ({known.why or kind})")
+    target: dict[str, Any] = {"path": path, "type": kind, "source": view.mount.source}
     if known.why:
         target["cache"] = known.cache
         target["honours_o_direct"] = known.honours_o_direct
-    if looked.underlying.compresses:
+    if view.below.compresses:
         target["compresses"] = True
-    target |= declared["target"]
-    cores = usable_cores()
-    scale = {"tasks_per_node": min(cores, 8)} | declared["scale"]
-    files = QUICK_FILES_LOCAL if target["type"] in LOCAL_TYPES else QUICK_FILES
+    return target
+
+
+def _limits(kind: str, room: Space) -> dict[str, Any]:
+    """Return the limits of quick cases, which take a twentieth of the room unless IOGAUGE_CASE_BYTES requests more."""
+    files = QUICK_FILES_LOCAL if kind in LOCAL_TYPES else QUICK_FILES
     if room.inodes_total:
         files = min(files, room.inodes_free // 20)
-    share = (room.bytes_free // 20) >> 20 << 20
-    limits = {
-        "case_bytes": os.environ.get("IOGAUGE_CASE_BYTES")
-        or f"{min(QUICK_BYTES, share)} B",
+    size = min(QUICK_BYTES, room.bytes_free // 20 >> 20 << 20)
+    return {
+        "case_bytes": os.environ.get("IOGAUGE_CASE_BYTES") or f"{size} B",
         "case_files": files,
-        # A case takes a twentieth at most, unless the user requests more (IOGAUGE_CASE_BYTES).
         "max_of_free": "50 %",
         "phase_seconds": "2 s",
         "tier": "quick",
         "max_spread": "20 %",
-    } | declared["limits"]
-    extras |= {"target": target, "scale": scale, "limits": limits}
-    extras.setdefault("node", {"cores": cores, "memory": f"{memory_bytes()} B"})
-    tasks = scale["tasks_per_node"]
-    points = sorted({*(1 << n for n in range(tasks.bit_length())), tasks})
-    sweeps = {
-        "tasks_per_node": points,
-        "tasks_per_client": [tasks],
-        "aggregators": [1, tasks],
     }
-    extras.setdefault(
-        "sweeps", {name: sorted({*values}) for name, values in sweeps.items()}
-    )
+
+
+def _sweeps(tasks: int) -> dict[str, list[int]]:
+    """Return the points of the scenarios that vary the tasks: powers of two, and all of them."""
+    points = {tasks}
+    for power in range(tasks.bit_length()):
+        points.add(1 << power)
+    return {
+        "tasks_per_node": sorted(points),
+        "tasks_per_client": [tasks],
+        "aggregators": sorted({1, tasks}),
+    }
+
+
+def _add_programs(
+    partition: dict[str, Any], environments: list[dict[str, Any]]
+) -> None:
+    """Let a partition and its environments use the programs of this machine."""
     here = machine()
-    mpirun = here.programs.get("mpirun")
+    mpirun, built = here.programs.get("mpirun"), here.stack
     partition["launcher"] = "mpirun" if mpirun else "local"
     variables = mpi_environment() | dict(partition.get("env_vars", []))
     partition["env_vars"] = list(map(list, variables.items()))
-    built = here.stack
-    library = (built and built.darshan) or darshan_library()
-    mpi = dialect_of(mpirun.version) if mpirun else None
-    header = wrf_header()
-    found = (("mpi", mpi), (words.DARSHAN, library), (words.WRF_IO, header))
-    detected = {name: value for name, value in found if value}
+    detected: dict[str, Any] = {}
+    lacks, has = here.lacks(), {*here.features}
+    if mpirun and dialect_of(mpirun.version):
+        detected["mpi"] = dialect_of(mpirun.version)
+    if built and built.darshan:
+        detected[vocabulary.DARSHAN] = built.darshan
+        has.add(vocabulary.DARSHAN)
+        lacks.pop(vocabulary.DARSHAN)
+    if built:
+        detected["installed"] = built.to_record()
     for environment in environments:
         if environment["name"] in partition.get("environs", []):
-            has = [
-                *here.features,
-                *(name for name in (words.DARSHAN, words.WRF_IO) if name in detected),
-            ]
             environment["features"] = sorted({*environment.get("features", []), *has})
-            environment["extras"] = detected | environment.get("extras", {})
-            lacks = {name: why for name, why in here.lacks().items() if name not in has}
-            environment["extras"][LACKS] = lacks
-            if built:
-                environment["extras"]["installed"] = built.to_record()
+            extras = environment.get("extras", {})
+            environment["extras"] = detected | extras | {LACKS: lacks}
 
 
 def probe_write(directory: str, seconds: float = 0.5, most: int = 256 << 20) -> float:

@@ -11,18 +11,19 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from importlib import resources
-from typing import Any, Final, get_args, get_origin
+from typing import TYPE_CHECKING, Any, Final, get_args, get_origin
 
-import jsonschema
 from pydantic import ValidationError
-from reframe.core.exceptions import ConfigError
 
-from iogauge.core import words
+from iogauge.core import vocabulary
 from iogauge.core.text import did_you_mean, nearest
 from iogauge.core.yamlfile import Mistake, show
 from iogauge.site.extras import PartitionExtras
-from iogauge.site.folders import NAME
+from iogauge.site.folders import NAME, NO_REGEX
 from iogauge.tools import mpi
+
+if TYPE_CHECKING:
+    import jsonschema
 
 #: Key under a partition's ``extras``: fill undeclared keys from the machine itself.
 DETECT: Final = "detect"
@@ -37,7 +38,7 @@ MPI: Final = "mpi"
 DARSHAN: Final = "darshan"
 
 #: Key under an environment's ``extras``: path of the header that WRF-IO takes.
-WRF_IO: Final = words.WRF_IO
+WRF_IO: Final = vocabulary.WRF_IO
 
 #: Keys of an environment's ``extras``: form and meaning of each value.
 _ENVIRONMENT_EXTRAS: Final = {
@@ -107,8 +108,8 @@ def _schema(site: str) -> dict[str, Any]:
         "allowed": "a regular expression",
     }
     for holder, features in (
-        (partition, words.PARTITION),
-        (environment, words.ENVIRONMENT),
+        (partition, vocabulary.PARTITION),
+        (environment, vocabulary.ENVIRONMENT),
     ):
         holder["properties"]["name"] = _text(
             NAME.pattern, "letters, digits, _ and -, a letter in front"
@@ -132,17 +133,18 @@ def _schema(site: str) -> dict[str, Any]:
     return schema
 
 
-FORMATS: Final = jsonschema.FormatChecker(())
-
-
-@FORMATS.checks("regex", (re.error, OverflowError, RecursionError))
-def _is_regex(text: object) -> bool:
+def is_regex(text: object) -> bool:
+    """Return whether text is a regular expression; raises re.error and others if it is none."""
     return not isinstance(text, str) or bool(re.compile(text))
 
 
 def _of_schema(site: str, data: dict[str, Any]) -> Iterator[Mistake]:
     """Yield what ReFrame's own schema refuses, and what this suite refuses beyond it."""
-    validator = jsonschema.Draft7Validator(_schema(site), format_checker=FORMATS)
+    import jsonschema  # most commands read no settings
+
+    formats = jsonschema.FormatChecker(())
+    formats.checks("regex", NO_REGEX)(is_regex)
+    validator = jsonschema.Draft7Validator(_schema(site), format_checker=formats)
     for error in validator.iter_errors({"systems": [], "logging": [], **data}):
         while error.context:
             error = min(error.context, key=lambda inner: -len(inner.absolute_path))
@@ -204,16 +206,20 @@ def _unknown_key(key: str, name: object, known: Sequence[str]) -> Mistake:
 def _meant(found: Iterable[object], known: Iterable[str]) -> set[str]:
     """Return the known keys that unknown keys are perhaps meant to be: they are not missing, too."""
     known, found = list(known), list(found)
-    return {nearest(name, known) for name in found if name not in known} - {"", *found}
+    meant = set()
+    for name in found:
+        if name not in known:
+            meant.add(nearest(name, known))
+    return meant.difference(["", *found])
 
 
 def of_pydantic(key: str, error: ValidationError) -> Iterator[Mistake]:
     """Yield the mistakes that pydantic found in what stands under a key."""
-    meant = {
-        (*item["loc"][:-1], nearest(item["loc"][-1], _keys_beside(item["loc"])))
-        for item in error.errors()
-        if item["type"] == "extra_forbidden"
-    }
+    meant = set()
+    for item in error.errors():
+        if item["type"] == "extra_forbidden":
+            *above, name = item["loc"]
+            meant.add((*above, nearest(name, _keys_beside(item["loc"]))))
     for item in error.errors():
         where = ".".join([key, *map(str, item["loc"])])
         message = item["msg"].removeprefix("Input should be ")
@@ -223,7 +229,7 @@ def of_pydantic(key: str, error: ValidationError) -> Iterator[Mistake]:
                 yield Mistake(where, _NO_KEY)
         elif item["type"] == "extra_forbidden":
             yield _unknown_key(where, item["loc"][-1], _keys_beside(item["loc"]))
-        elif item["loc"][-1] == "[key]":
+        elif item["loc"][-1] == "[key]" and "expect" in item["loc"]:
             facts = (
                 "mount.options",
                 "mount.type",
@@ -244,7 +250,7 @@ def of_pydantic(key: str, error: ValidationError) -> Iterator[Mistake]:
             if item["type"] == "literal_error":
                 names = re.findall(r"'([^']*)'", message)
                 found += did_you_mean(item["input"], names)
-            yield Mistake(where, found, message)
+            yield Mistake(where.removesuffix(".[key]"), found, message)
 
 
 def _keys_beside(location: tuple[int | str, ...]) -> list[str]:
@@ -274,12 +280,15 @@ _NO_LAUNCHERS: Final = ("alps", "clush", "pdsh", "ssh", "upcrun", "upcxx-run")
 @lru_cache(maxsize=1)
 def _backends() -> dict[str, list[str]]:
     """Return the names of ReFrame's schedulers, and of its launchers that start tasks of MPI."""
+
     backends = importlib.import_module("reframe.core.backends")
-    with contextlib.suppress(ConfigError):  # no such name, but all are loaded now
-        backends.getscheduler("")
-    with contextlib.suppress(ConfigError):
-        backends.getlauncher("")
-    started = {name for name in backends._launchers if name not in _NO_LAUNCHERS}
+    exceptions = importlib.import_module("reframe.core.exceptions")
+    for load in (backends.getscheduler, backends.getlauncher):
+        with contextlib.suppress(
+            exceptions.ConfigError
+        ):  # no such name, but all are loaded now
+            load("")
+    started = {*backends._launchers}.difference(_NO_LAUNCHERS)
     return {"scheduler": sorted(backends._schedulers), "launcher": sorted(started)}
 
 
@@ -287,7 +296,8 @@ def _partition_mistakes(
     key: str, partition: dict[str, Any], environments: Mapping[str, dict[str, Any]]
 ) -> Iterator[Mistake]:
     extras = partition.get("extras", {})
-    declared = {name: value for name, value in extras.items() if name != DETECT}
+    declared = dict(extras)
+    declared.pop(DETECT, None)
     try:
         PartitionExtras.model_validate(declared)
     except ValidationError as error:
@@ -314,7 +324,7 @@ def _partition_mistakes(
                 DARSHAN,
                 WRF_IO,
             }:
-                allowed = f"features that say which tools there are, of {', '.join(sorted(words.ENVIRONMENT))}"
+                allowed = f"features that say which tools there are, of {', '.join(sorted(vocabulary.ENVIRONMENT))}"
                 yield Mistake(f"environments.{name}.features", _MISSING, allowed)
 
 
@@ -347,7 +357,12 @@ def _ignored(system: Mapping[str, Any], environments: Any) -> Iterator[Mistake]:
             if partition.get(name) and partition["scheduler"] == "local":
                 allowed = "nothing: scheduler local takes no options. Name the scheduler that does"
                 yield Mistake(f"{where}.{name}", show(partition[name]), allowed)
-        asked = partition.get("extras", {}).get("resources", [])
+        extras = partition.get("extras", {})
+        pins = partition["scheduler"] in ("slurm", "squeue") or extras.get("hosts")
+        if extras.get("in_turn") and not pins:
+            allowed = "nothing: only Slurm and extras.hosts give a case the node whose turn it is"
+            yield Mistake(f"{where}.extras.in_turn", show(extras["in_turn"]), allowed)
+        asked = extras.get("resources", [])
         for resource in partition.get("resources", []):
             if resource["name"] not in asked:
                 continue
@@ -364,9 +379,8 @@ def _without_modules(key: str, holders: Mapping[str, Any]) -> Iterator[Mistake]:
     for where, holder in holders.items():
         if holder.get("modules"):
             systems = reframe_schema()["properties"]["systems"]["items"]["properties"]
-            known = [
-                name for name in systems["modules_system"]["enum"] if name != NO_MODULES
-            ]
+            known = [*systems["modules_system"]["enum"]]
+            known.remove(NO_MODULES)
             allowed = f"{key}.modules_system, one of {', '.join(known)}: without it no module is loaded"
             yield Mistake(f"{where}.modules", show(holder["modules"]), allowed)
 
@@ -406,11 +420,9 @@ def find_lacks(partition: Any) -> Iterator[Mistake]:
 
     ``partition`` is ReFrame's object, with ``extras.target``. Its extras may have keys of others.
     """
-    key, keys = partition.fullname, PartitionExtras.model_fields
+    key, keys = partition.fullname, PartitionExtras.model_fields.keys()
     for name in partition.extras:
-        meant = nearest(
-            name, [known for known in keys if known not in partition.extras]
-        )
+        meant = nearest(name, sorted(keys - partition.extras.keys()))
         if name not in keys and meant:
             yield _unknown_key(f"{key}.extras.{name}", name, sorted(keys))
     try:
@@ -418,8 +430,7 @@ def find_lacks(partition: Any) -> Iterator[Mistake]:
     except ValidationError as error:
         yield from of_pydantic(f"{key}.extras", error)
         return
-    lacking = [f for f in extras.implied_features if f not in partition.features]
-    if lacking:
+    if not {*extras.implied_features} <= {*partition.features}:
         allowed = f"{', '.join(extras.implied_features)} among them, by its extras"
         yield Mistake(f"{key}.features", show(partition.features), allowed)
     if partition.time_limit is None:
@@ -430,11 +441,9 @@ def find_lacks(partition: Any) -> Iterator[Mistake]:
     features: set[str] = set()
     for environment in partition.environs:
         features.update(environment.features)
-    if not features & words.ENVIRONMENT:
+    if not features & vocabulary.ENVIRONMENT:
         names = ", ".join(environment.name for environment in partition.environs)
-        allowed = (
-            f"one whose features name a tool: {', '.join(sorted(words.ENVIRONMENT))}"
-        )
+        allowed = f"one whose features name a tool: {', '.join(sorted(vocabulary.ENVIRONMENT))}"
         yield Mistake(f"{key}.environs", names or _MISSING, allowed)
 
 
@@ -448,11 +457,8 @@ def find_unknown_names(data: Any, checks: Sequence[str]) -> Iterator[Mistake]:
         baseline = extras.baseline
         if baseline:
             named += [(f"{key}.baseline.checks", check) for check in baseline.checks]
-            others = [
-                other["name"]
-                for other in system["partitions"]
-                if other is not partition
-            ]
+            others = [other["name"] for other in system["partitions"]]
+            others.remove(partition["name"])
             if baseline.partition not in others:
                 here = ", ".join(others) or "none: it has one partition"
                 allowed = f"another partition of {system['name']} ({here})"

@@ -7,11 +7,12 @@ import json
 import os
 import re
 import shutil
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from iogauge.core import commands, untrusted, words
+from iogauge.core import commands, untrusted, vocabulary
 from iogauge.core.paths import project_root, replace_file, state_dir
 from iogauge.core.versions import too_old
 from iogauge.node.between import version
@@ -19,21 +20,61 @@ from iogauge.site.stack import Stack, StackError, of_program
 from iogauge.tools.fio.options import METADATA_PHASES
 from iogauge.tools.ior import options
 
+#: What starts tasks of MPI.
+_MPIRUN: Final = "mpirun"
+
 #: A program that somebody has built already needs no command.
 _ELSEWHERE: Final = (
     " (or put it on PATH, or set IOGAUGE_STACK to the prefix whose bin/ holds it)"
 )
 
-#: The command that installs a missing program.
-BRINGS: Final = {
-    "ior": f"ci/bring{_ELSEWHERE}",
-    "mdtest": f"ci/bring{_ELSEWHERE}",
-    "fio": "apt install fio (or: dnf install fio, spack install fio)",
-    "iperf3": "apt install iperf3 (or: dnf install iperf3, spack install iperf3)",
-    "io500": "spack install io500 (the recipe is in spack-repo/)",
-    "mpirun": "apt install openmpi-bin, or the MPI that ior was built with",
-    "darshan": "ci/build-stack",
-    "wrf_io": "docs/checks.md, 'An application's output'",
+
+@dataclass(frozen=True, slots=True)
+class Tool:
+    """A program that measures, or that starts what measures."""
+
+    #: What installs it.
+    brings: str
+    #: The option with which it says what it is, and a pattern of its answer; a group is the version.
+    option: str = "--help"
+    pattern: str = ""
+    #: The checks that need it; empty of a few.
+    needed_for: str = ""
+    #: Whether mpirun starts it.
+    by_mpi: bool = False
+
+
+#: The programs that are looked for on PATH. IO500's help speaks of no version, and its list of options of no MPI.
+TOOLS: Final = {
+    vocabulary.IOR: Tool(
+        f"ci/bring{_ELSEWHERE}",
+        needed_for="bandwidth with IOR (IorPosix, IorMpiio)",
+        by_mpi=True,
+    ),
+    vocabulary.MDTEST: Tool(
+        f"ci/bring{_ELSEWHERE}",
+        pattern="(?i:mdtest)|-n",
+        needed_for="metadata rates with mdtest (MdtestEasy, MdtestHard)",
+        by_mpi=True,
+    ),
+    vocabulary.FIO: Tool(
+        "apt install fio (or: dnf install fio, spack install fio)",
+        "--version",
+        r"fio-(\S+)",
+        "bandwidth, random reads and metadata with fio (FioSequential, FioRandomRead, FioMetadata)",
+    ),
+    vocabulary.IO500: Tool(
+        "spack install io500 (the recipe is in spack-repo/)",
+        "--list",
+        r"\[mdtest-hard\]",
+        by_mpi=True,
+    ),
+    _MPIRUN: Tool(
+        "apt install openmpi-bin, or the MPI that ior was built with",
+        "--version",
+        r"(.+)",
+        "everything that runs IOR or mdtest",
+    ),
 }
 
 
@@ -42,27 +83,15 @@ def brings(name: str) -> str:
     views = project_root().glob(f"environments/*/.spack-env/view/bin/{name}")
     if any(views):
         return "ci/stack && . ./activate"
-    return BRINGS[name]
+    return TOOLS[name].brings
 
-
-#: The program that gives an environment a feature.
-_PROGRAM_OF: Final = {
-    **dict.fromkeys(
-        (words.IOR, words.IOR_MPIIO, words.IOR_HDF5, words.IOR_NCMPI), "ior"
-    ),
-    words.FIO_METADATA: "fio",
-    **{name: name for name in (words.MDTEST, words.FIO, words.IPERF, words.IO500)},
-}
 
 #: Features of IOR by its back ends.
 _BACK_ENDS: Final = {
-    words.IOR_MPIIO: "MPIIO",
-    words.IOR_HDF5: "HDF5",
-    words.IOR_NCMPI: "NCMPI",
+    vocabulary.IOR_MPIIO: "MPIIO",
+    vocabulary.IOR_HDF5: "HDF5",
+    vocabulary.IOR_NCMPI: "NCMPI",
 }
-
-#: Programs that an MPI launcher starts.
-_BY_MPI: Final = ("io500", "ior", "mdtest")
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,43 +131,36 @@ class Machine:
         """Return the features of an environment of these programs; MPI programs need a launcher."""
         names: set[str] = set()
         for program in self.programs.values():
-            if program.name in _BY_MPI and "mpirun" not in self.programs:
-                continue
-            names.update(program.features)
+            if not TOOLS[program.name].by_mpi or _MPIRUN in self.programs:
+                names.update(program.features)
         return sorted(names)
 
     def lacks(self) -> dict[str, str]:
         """Return, for each feature of programs that this machine lacks, why, and what brings it."""
         missing = {
-            feature: self._why_not(feature, name)
-            for feature, name in _PROGRAM_OF.items()
-            if feature not in self.features
+            vocabulary.DARSHAN: "the stack has no Darshan that sees MPI-IO. It comes with: ci/build-stack",
+            vocabulary.WRF_IO: "a site declares wrf_io: docs/checks.md, 'An application's output'",
         }
-        return missing | {
-            words.DARSHAN: f"no Darshan that sees MPI-IO is on PATH. It comes with: {BRINGS['darshan']}",
-            words.WRF_IO: f"no wrf_io with its header is on PATH. It comes with: {BRINGS['wrf_io']}",
-        }
+        for feature in vocabulary.ENVIRONMENT - set(self.features) - set(missing):
+            name = feature.partition("-")[0]
+            missing[feature] = self._why_not(feature, name)
+        return missing
 
     def _why_not(self, feature: str, name: str) -> str:
         program = self.programs.get(name)
         if program is None:
             return f"{name} is not on PATH. It comes with: {brings(name)}"
+        other = TOOLS[name].brings
         if program.problem:
-            return f"{program.path} {program.problem}. Install a working {name}: {BRINGS[name]}"
-        if "mpirun" not in self.programs and name in _BY_MPI:
-            return f"{name} needs mpirun, which is not on PATH. It comes with: {BRINGS['mpirun']}"
+            return (
+                f"{program.path} {program.problem}. Install a working {name}: {other}"
+            )
+        if TOOLS[name].by_mpi and _MPIRUN not in self.programs:
+            return f"{name} needs mpirun, which is not on PATH. It comes with: {brings(_MPIRUN)}"
         old = too_old(feature, program.version)
         if old:
             return f"{program.path}: {old}"
-        return f"{program.path} was built without it. Install a {name} with this feature: {BRINGS[name]}"
-
-
-def _output(command: list[str]) -> str:
-    """Return standard output and error of a program that reports about itself."""
-    done = commands.run(
-        *command, seconds=60, environment=os.environ | mpi_environment()
-    )
-    return done.stdout + done.stderr
+        return f"{program.path} was built without it. Install a {name} with this feature: {other}"
 
 
 def mpi_environment() -> dict[str, str]:
@@ -155,52 +177,78 @@ def mpi_environment() -> dict[str, str]:
     return variables
 
 
-#: How a program prints its version.
-_VERSION: Final = {
-    words.FIO: r"fio-(\S+)",
-    words.IPERF: r"^iperf (\S+)",
-}
-#: An option and a pattern by which others are known: IO500's help speaks of no version, and its list of options of no MPI.
-_KNOWN_BY: Final = {
-    words.IO500: ("--list", r"\[mdtest-hard\]"),
-    words.MDTEST: ("--help", "(?i:mdtest)|-n"),
-}
+class _Answers:
+    """What programs print about themselves, kept in a file until the programs change."""
+
+    def __init__(self, file: Path) -> None:
+        """Read the answers of an earlier command."""
+        self._file = file
+        self._kept: dict[str, str] = {}
+        self._used: dict[str, str] = {}
+        with contextlib.suppress(OSError, ValueError):
+            self._kept = untrusted.build(dict[str, str], untrusted.read_json(file))
+
+    def to(self, path: str, option: str) -> str:
+        """Return what a program prints for an option, on both streams; raises OSError."""
+        info = os.stat(path)
+        key = f"{path} {option} {info.st_mtime_ns} {info.st_size}"
+        text = self._kept.get(key)
+        if text is None:
+            text = _output(path, option)
+        self._used[key] = text
+        return text
+
+    def keep(self) -> None:
+        """Write the answers that were used; a file that cannot be written costs a second, not a result."""
+        if self._used != self._kept:
+            with contextlib.suppress(OSError):
+                self._file.parent.mkdir(parents=True, exist_ok=True)
+                replace_file(self._file, json.dumps(self._used).encode())
 
 
-def _ask(name: str, path: str) -> Program:
-    """Ask a program for its version and its features; all but IOR give the one of their name."""
+def _output(path: str, option: str) -> str:
+    environment = os.environ | mpi_environment()
+    done = commands.run(path, option, seconds=60, environment=environment)
+    return done.stdout + done.stderr
+
+
+def _ask(name: str, path: str, answers: _Answers) -> Program:
+    """Ask a program what it is; raises OSError."""
+    tool = TOOLS[name]
+    number = ""
+    text = ""
+    if name in (vocabulary.IOR, vocabulary.MDTEST):
+        number = version(path)
+    if not too_old(name, number):
+        text = answers.to(path, tool.option)
+    match = re.search(tool.pattern, text)
+    if match and match.groups():
+        number = match[1]
+    old = too_old(name, number)
+    if old:
+        return Program(name, path, number, (), old)
+    if match is None:
+        return _odd(name, path, text)
     try:
-        if name == "mpirun":
-            lines = _output([path, "--version"]).strip().splitlines() or ["unknown"]
-            return Program(name, path, lines[0])
-        if name in _VERSION:
-            text = _output([path, "--version"])
-            match = re.search(_VERSION[name], text)
-            found = match[1] if match else ""
-        else:
-            found = version(path) if name != words.IO500 else ""
-            option, pattern = _KNOWN_BY.get(name, ("--help", ""))
-            text = "" if too_old(name, found) else _output([path, option])
-            match = re.search(pattern, text)
-        old = too_old(name, found)
-        if old:
-            return Program(name, path, found, (), old)
-        if match is None:
-            return _odd(name, path, text)
-        features = [name]
-        if name == words.IOR:
-            back_ends = options.parse_help(text)
-            features += [
-                f for f, back_end in _BACK_ENDS.items() if back_end in back_ends
-            ]
-        engines = _output([path, "--enghelp"]).split() if name == words.FIO else []
-        if METADATA_PHASES.keys() <= {*engines} and not too_old(
-            words.FIO_METADATA, found
-        ):
-            features.append(words.FIO_METADATA)
-        return Program(name, path, found, tuple(features))
-    except (OSError, ValueError) as error:
+        features = tuple(_features(name, path, number, answers))
+    except ValueError as error:
         return _odd(name, path, str(error))
+    return Program(name, path, number, features)
+
+
+def _features(name: str, path: str, number: str, answers: _Answers) -> Iterator[str]:
+    """Yield the features that a program gives; raises ValueError for help that is not its own."""
+    if name != _MPIRUN:
+        yield name
+    if name == vocabulary.IOR:
+        back_ends = options.parse_help(answers.to(path, TOOLS[name].option))
+        for feature, back_end in _BACK_ENDS.items():
+            if back_end in back_ends:
+                yield feature
+    if name == vocabulary.FIO and not too_old(vocabulary.FIO_METADATA, number):
+        engines = answers.to(path, "--enghelp").split()
+        if METADATA_PHASES.keys() <= {*engines}:
+            yield vocabulary.FIO_METADATA
 
 
 def _odd(name: str, path: str, text: str) -> Program:
@@ -210,50 +258,15 @@ def _odd(name: str, path: str, text: str) -> Program:
 
 
 def machine(cache: Path | None = None) -> Machine:
-    """Return the programs on PATH.
-
-    Their answers are cached in ``cache``, by default ``detect.json`` in the state directory.
-    """
-    file = cache or state_dir() / "detect.json"
-    try:
-        cached = untrusted.read_json(file)
-    except (OSError, ValueError):
-        cached = {}
-    programs, fresh = {}, {}
-    for name in ("ior", "mdtest", "fio", "io500", "iperf3", "mpirun"):
+    """Return the programs on PATH; their answers are kept in ``cache``, by default in the state directory."""
+    answers = _Answers(cache or state_dir() / "answers.json")
+    programs = {}
+    for name in TOOLS:
         path = shutil.which(name)
-        if path is None:
-            continue
-        info = os.stat(path)
-        key = f"{path}:{info.st_mtime_ns}:{info.st_size}"
-        try:
-            program: Program = untrusted.build(Program, cached[key])
-        except (KeyError, TypeError):
-            program = _ask(name, path)
-        programs[name], fresh[key] = program, asdict(program)
-    if fresh != cached:
-        with contextlib.suppress(
-            OSError
-        ):  # a cache that cannot be kept costs a second, not a result
-            file.parent.mkdir(parents=True, exist_ok=True)
-            replace_file(file, json.dumps(fresh).encode())
+        if path:
+            try:
+                programs[name] = _ask(name, path, answers)
+            except OSError as error:
+                programs[name] = _odd(name, path, str(error))
+    answers.keep()
     return Machine(programs)
-
-
-def darshan_library() -> str | None:
-    """Return the path of the libdarshan.so of the darshan-config on PATH, or None if it is of no
-    use.
-
-    It is of no use without support for MPI-IO, or without a darshan-parser for its logs.
-    """
-    config = shutil.which("darshan-config")
-    if config is None or shutil.which("darshan-parser") is None:
-        return None
-    library = Path(config).parent.parent / "lib" / "libdarshan.so"
-    try:
-        watches = _output([config, "--mpiio-mod"]).strip() == "yes"
-    except OSError:
-        return None
-    if not watches or not library.exists():
-        return None
-    return str(library)

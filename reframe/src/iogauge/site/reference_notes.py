@@ -44,7 +44,8 @@ def mark_mistakes(
 def accepted_mistakes(accepted: object, data: Mapping[Any, Any]) -> Iterator[Mistake]:
     """Yield mistakes in the accepted values: each belongs to a reference, and has its unit."""
     if isinstance(accepted, dict) and accepted:
-        checks = {name: entry for name, entry in data.items() if name != "$sources"}
+        checks = dict(data)
+        checks.pop("$sources", None)
         yield from _accepted_under(ACCEPTED, accepted, checks)
     else:
         yield Mistake(ACCEPTED, show(accepted), "a mapping from check to values")

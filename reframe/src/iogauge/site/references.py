@@ -34,7 +34,7 @@ from iogauge.core.untrusted import is_number
 from iogauge.core.yamlfile import Mistake, YamlError, load, located, show
 from iogauge.site import reference_notes
 from iogauge.site.doubts import DOUBTFUL_SLACK, loose, of_reference
-from iogauge.site.folders import site_dir
+from iogauge.site.folders import NO_REGEX, site_dir
 
 FILE: Final = "references.yaml"
 SOURCES: Final = "$sources"
@@ -136,11 +136,11 @@ class References:
     @property
     def checks(self) -> list[str]:
         """Return the names of the checks that have references in the file."""
-        return [
-            name
-            for name in self.data
-            if isinstance(name, str) and not name.startswith("$")
-        ]
+        checks = []
+        for name in self.data:
+            if isinstance(name, str) and not name.startswith("$"):
+                checks.append(name)
+        return checks
 
     def check(self, check: str, metrics: Sequence[Metric]) -> None:
         """Raise :class:`ReferencesError` for mistakes in the file, or in this check's entry: metrics that it does not have, and
@@ -236,20 +236,23 @@ class References:
         name = type(check).__name__
         entry = self.data.get(name, {})
         index = _index(entry)
-        foreign = [
-            f"{key}={value}" for key, value in overridden.items() if key not in index
-        ]
+        foreign = []
+        for key, value in overridden.items():
+            if key not in index:
+                foreign.append(f"{key}={value}")
         if foreign:
-            return (
-                {},
-                f"measured with {', '.join(foreign)}; references hold for what the site declares",
-            )
+            what = f"measured with {', '.join(foreign)}"
+            return {}, f"{what}; references hold for what the site declares"
         if name not in self.checks:
             return {}, ""
         self._demand_known(check, index)
-        found = reference_notes.look_up(
-            entry, [_value_of(check, part) for part in index]
-        )
+        values_of_case, sought = [], [check.current_partition.fullname]
+        for part in index:
+            value = _value_of(check, part)
+            values_of_case.append(value)
+            if not part.startswith("$"):
+                sought.append(f"{part}={value!r}")
+        found = reference_notes.look_up(entry, values_of_case)
         references = {}
         for metric in metrics:
             leaf = found.get(metric.name)
@@ -269,21 +272,12 @@ class References:
                 xfail=reason,
                 until=until,
             )
-        sought = [check.current_partition.fullname]
-        sought += [
-            f"{part}={getattr(check, part)!r}"
-            for part in index
-            if not part.startswith("$")
-        ]
         # An entry that has another metric of this case is there: what it lacks is this one.
-        lacks = [metric.name for metric in metrics if metric.name not in references]
         none_for = ", ".join(sought)
         if references:
-            none_for = f"{' or '.join(lacks)} of {none_for}"
-        return (
-            references,
-            f"{self.file.name} has an entry for {name}, but none for {none_for}",
-        )
+            none_for = f"this metric of {none_for}: write one, or name it in {reference_notes.RECORDED}"
+        why = f"{self.file.name} has an entry for {name}, but none for {none_for}"
+        return references, why
 
 
 def _index(entry: Mapping[str, Any]) -> list[str]:
@@ -340,7 +334,7 @@ def _pattern_mistakes(key: str, value: object) -> Iterator[Mistake]:
         pattern = f"^{name}$" if isinstance(name, str) else ""
         try:
             re.compile(pattern)
-        except (re.error, OverflowError, RecursionError) as error:
+        except NO_REGEX as error:
             yield Mistake(
                 f"{key}.{name}", f"the key {name!r}", f"a regular expression ({error})"
             )
@@ -351,7 +345,8 @@ def leaves(check: str, entry: dict[str, Any]) -> list[tuple[str, str, Any]]:
     """Return key, metric and value of every reference of a check."""
     index = entry.get("$index")
     depth = len(index) if isinstance(index, list) else 1
-    body = {name: value for name, value in entry.items() if name != "$index"}
+    body = dict(entry)
+    body.pop("$index", None)
     return list(_walk(check, body, depth))
 
 
@@ -449,7 +444,7 @@ def _checks_in(file: Path, stamp: tuple[int, int]) -> tuple[str, ...]:
     names = []
     for node in ast.parse(file.read_text(encoding="utf-8")).body:
         if isinstance(node, ast.ClassDef):
-            decorators = map(ast.unparse, node.decorator_list)
-            if any("simple_test" in decorator for decorator in decorators):
-                names.append(node.name)
+            for decorator in map(ast.unparse, node.decorator_list):
+                if "simple_test" in decorator:
+                    names.append(node.name)
     return tuple(names)

@@ -1,21 +1,23 @@
 """Load the settings of a site, in ReFrame's own format, and validate them before anything runs.
 
-:mod:`iogauge.cases.configuration` merges the folders of all sites into one ReFrame configuration. A site with mistakes is replaced by a stand-in that no check runs on, so that the
-other sites keep working. The mistakes are printed when the configuration is loaded. If that site is
-selected, they are an error.
+:mod:`iogauge.cases.configuration` gives ReFrame the site that it may select. If that has mistakes, a stand-in replaces it, on which no
+check runs. They are printed when the configuration is loaded, and end the process.
 """
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
+import socket
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
 from pydantic import ValidationError
 
-from iogauge.core import words
+from iogauge.core import vocabulary
 from iogauge.core.paths import project_root, stages_dir, state_dir
 from iogauge.core.yamlfile import Mistake, YamlError, located
 from iogauge.core.yamlfile import load as load_yaml
@@ -24,12 +26,12 @@ from iogauge.site.extras import PartitionExtras
 from iogauge.site.folders import (
     SETTINGS,
     namesakes,
+    sites_of_host,
     spack_environments,
 )
 from iogauge.site.mistakes import (
     DARSHAN,
     DETECT,
-    FORMATS,
     STACK,
     find_mistakes,
     find_unknown_names,
@@ -44,19 +46,14 @@ INSTALLED: Final = "installed"
 NOT_INSTALLED: Final = "not_installed"
 
 
-def _stand_in(site: str, data: object, mistakes: list[Mistake]) -> dict[str, Any]:
-    """Return a configuration that keeps a broken site's name and hosts, and runs nothing.
+def _stand_in(folder: Path, mistakes: list[Mistake]) -> dict[str, Any]:
+    """Return a configuration that keeps a broken site's name, claims this host if the site does, and runs nothing.
 
     ReFrame refuses all systems for one bad name or host pattern, so neither is passed on.
     """
-    site = re.sub(r"^(?=[^A-Za-z_])|[^\w-]", "_", site, flags=re.ASCII)
-    hosts: list[str] = []
-    if isinstance(data, dict) and isinstance(data.get("systems"), list):
-        for system in data["systems"]:
-            if isinstance(system, dict) and isinstance(system.get("hostnames"), list):
-                for host in system["hostnames"]:
-                    if isinstance(host, str) and FORMATS.conforms(host, "regex"):
-                        hosts.append(host)
+    site = re.sub(r"^(?=[^A-Za-z_])|[^\w-]", "_", folder.name, flags=re.ASCII)
+    host = socket.gethostname()
+    hosts = [re.escape(host)] if sites_of_host([folder], host) else []
     partition = {
         "name": "broken",
         "scheduler": "local",
@@ -90,20 +87,21 @@ def _fill_in(data: dict[str, Any], folder: Path, session: str, runs: bool) -> No
                 machine.complete(partition, data["environments"])
                 detected.update(partition["environs"])
             extras = PartitionExtras.model_validate(partition["extras"])
-            partition["features"] = sorted(
-                {*partition.get("features", []), *extras.implied_features}
-            )
+            _offer(partition, *extras.implied_features)
             _end_at_failure(partition)
     for environment in data["environments"]:
         if DARSHAN in environment.get("extras", {}):
-            environment["features"] = sorted(
-                {*environment.get("features", []), words.DARSHAN}
-            )
+            _offer(environment, vocabulary.DARSHAN)
         _install(environment, folder, runs)
-        features = environment.get("features", [])
-        if words.FIO in features and environment["name"] not in detected:
-            environment["features"] = sorted({*features, words.FIO_METADATA})
+        has_fio = vocabulary.FIO in environment.get("features", ())
+        if has_fio and environment["name"] not in detected:
+            _offer(environment, vocabulary.FIO_METADATA)
         _end_at_failure(environment)
+
+
+def _offer(holder: dict[str, Any], *features: str) -> None:
+    """Add features to a partition or an environment."""
+    holder["features"] = sorted({*holder.get("features", ()), *features})
 
 
 def _end_at_failure(holder: dict[str, Any]) -> None:
@@ -145,9 +143,7 @@ def _install(environment: dict[str, Any], folder: Path, runs: bool) -> None:
         built.prepare_command,
         *environment.get("prepare_cmds", []),
     ]
-    environment["features"] = sorted(
-        {*environment.get("features", []), *built.features}
-    )
+    _offer(environment, *built.features)
 
 
 def read_site(
@@ -170,9 +166,12 @@ def read_site(
     except ValidationError as error:
         mistakes = list(of_pydantic(f"systems.{folder.name} (detected)", error))
     except OSError as error:
-        allowed = "an existing directory (mkdir it, or name another)"
+        allowed = "an existing directory on storage (mkdir it, or name another)"
         mistakes = [Mistake("target", str(error), allowed)]
-    mistakes = located(file, mistakes)
+    if "IOGAUGE_TARGET" in os.environ and mistakes and mistakes[0].key == "target":
+        mistakes = [replace(mistakes[0], key="", file="IOGAUGE_TARGET")]
+    else:
+        mistakes = located(file, mistakes)
     references = References.of_site(folder.name)
     checks = project_root() / "checks"
     mistakes += [*references.mistakes, *namesakes(folder)]
@@ -182,7 +181,7 @@ def read_site(
         if not mistakes:
             mistakes += located(file, find_unknown_names(data, names))
     if mistakes:
-        return _stand_in(folder.name, data, mistakes), mistakes
+        return _stand_in(folder, mistakes), mistakes
     assert isinstance(data, dict)
     return data, []
 

@@ -5,24 +5,23 @@ view. Jobs source ``activate.sh``. A site's ReFrame environment names the stack 
 NAME}``. Its features follow from the variants that were built.
 
 ``python -m iogauge.site.stack`` prints them for this host, one a line: a folder if it lies beside
-the site's, else the name of one in environments/. With ``--local`` its exit status says whether the
-site's jobs run where it is called.
+the site's, else the name of one in environments/.
 """
 
 from __future__ import annotations
 
-import itertools
+import json
 import os
 import re
 import shlex
 import socket
 import sys
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from iogauge.core import untrusted, words
+from iogauge.core import untrusted, vocabulary
 from iogauge.core.text import visible_lines
 from iogauge.core.yamlfile import YamlError, load
 from iogauge.site.folders import (
@@ -37,8 +36,8 @@ from iogauge.site.mistakes import STACK
 FACTS: Final = "stack.json"
 #: Variants of ior, and the features that they give.
 _FEATURE_OF_VARIANT: Final = {
-    "hdf5": words.IOR_HDF5,
-    "ncmpi": words.IOR_NCMPI,
+    "hdf5": vocabulary.IOR_HDF5,
+    "ncmpi": vocabulary.IOR_NCMPI,
 }
 #: The package of each tool whose output says a version.
 _PACKAGE_OF_TOOL: Final = {
@@ -50,9 +49,9 @@ _PACKAGE_OF_TOOL: Final = {
 }
 #: Packages of a stack, each with its feature.
 _FEATURE_OF_PACKAGE: Final = {
-    "fio": words.FIO,
-    "io500": words.IO500,
-    "darshan-runtime": words.DARSHAN,
+    "fio": vocabulary.FIO,
+    "io500": vocabulary.IO500,
+    "darshan-runtime": vocabulary.DARSHAN,
 }
 #: The package that depends on the others, and what it brings unless a spec says ``~io500``.
 _BUNDLE: Final = "iogauge-stack"
@@ -82,7 +81,7 @@ class Stack:
     def darshan(self) -> str | None:
         """Return the path of Darshan's library, or None if the stack has none."""
         library = Path(self.directory) / "view" / "lib" / "libdarshan.so"
-        if words.DARSHAN not in self.features:
+        if vocabulary.DARSHAN not in self.features:
             return None
         return str(library)
 
@@ -102,10 +101,15 @@ def _features(
     packages: Collection[str], ior_variants: Collection[str]
 ) -> tuple[str, ...]:
     """Return the features that packages and variants of ior give, sorted."""
-    found = [f for package, f in _FEATURE_OF_PACKAGE.items() if package in packages]
+    found = list[str]()
+    for package, feature in _FEATURE_OF_PACKAGE.items():
+        if package in packages:
+            found.append(feature)
     if "ior" in packages:
-        found += [words.IOR, words.IOR_MPIIO, words.MDTEST]
-        found += [f for v, f in _FEATURE_OF_VARIANT.items() if v in ior_variants]
+        found += [vocabulary.IOR, vocabulary.IOR_MPIIO, vocabulary.MDTEST]
+        for variant in ior_variants:
+            if variant in _FEATURE_OF_VARIANT:
+                found.append(_FEATURE_OF_VARIANT[variant])
     return tuple(sorted(found))
 
 
@@ -119,14 +123,14 @@ def read(file: Path) -> Stack:
         missing = facts.get("missing", [])
         here = {name: made for name, made in packages.items() if name not in missing}
         variants = here.get("ior", {}).get("variants", {})
-        names = {"darshan": "darshan-runtime"}
-        names |= {name: name for name in ("ior", "fio", "mpi")}
-        hashes = {k: str(here[p]["hash"]) for k, p in names.items() if p in here}
-        versions = {
-            tool: str(packages[package]["version"])
-            for tool, package in _PACKAGE_OF_TOOL.items()
-            if "version" in packages.get(package, {})
-        }
+        hashes, versions = {}, {}
+        for tool, package in _PACKAGE_OF_TOOL.items():
+            if "version" in packages.get(package, {}):
+                versions[tool] = str(packages[package]["version"])
+        for name in ("ior", "fio", "mpi", "darshan"):
+            package = _PACKAGE_OF_TOOL.get(name, name)
+            if package in here:
+                hashes[name] = str(here[package]["hash"])
         return Stack(
             environment=str(facts["environment"]),
             fingerprint=str(facts["stack"]),
@@ -190,67 +194,36 @@ def _solved(lock: Path) -> tuple[set[str], set[str]]:
         raise StackError(f"{lock}: not a lock file of Spack ({error!r})") from error
 
 
-#: The parts of a spec that tell a package's variants, as Spack writes them: ``+io500~hdf5 ncmpi=true``.
-_NAME: Final = re.compile(r"\s*(?:[\w-]+\.)*([a-z0-9][\w-]*)")
-_VARIANT: Final = re.compile(
-    r"(?P<sign>[+~]{1,2}|\s-)\s*(?P<switch>[a-z0-9_]+)"
-    r"|\b(?P<key>[a-z0-9_]+)={1,2}(?P<value>true|false)\b",
-    re.I,
-)
-
-
 def _asked_for(manifest: Path) -> tuple[set[str], set[str]]:
-    """Return the packages that a manifest's specs name, and the variants that ior gets by them."""
+    """Return the packages that a manifest's specs name, and the variants that ior gets by them.
+
+    Matrices, groups and definitions are not resolved: each word in them counts.
+    """
     try:
         spack = load(manifest)["spack"]
-        specs = list(_specs_in(spack["specs"], spack.get("definitions", [])))
+        text = json.dumps([spack["specs"], spack.get("definitions")])
     except (OSError, YamlError, KeyError, TypeError, AttributeError) as error:
         raise StackError(f"{manifest}: no specs can be read there ({error})") from error
-    packages: set[str] = set()
+    # What stands after ^ or % is of another package.
+    text = re.sub(r'[\^%][^\s",]*', " ", text)
+
+    def named(package: str) -> bool:
+        return bool(re.search(rf"(?<![\w+~-]){package}(?![\w-])", text))
+
+    packages = set(filter(named, ("ior", *_FEATURE_OF_PACKAGE)))
     variants: set[str] = set()
-    for spec in specs:
-        # What stands after ^ or % is of another package.
-        own = re.split(r"[\^%]", spec)[0]
-        named = _NAME.match(own)
-        if named is None:
-            raise StackError(f"{manifest}: not found out: the package of {spec!r}")
-        switches = dict.fromkeys(_BUNDLE_DEFAULTS, True)
-        for variant in _VARIANT.finditer(own[named.end() :]):
-            if variant["sign"]:
-                switches[variant["switch"]] = "+" in variant["sign"]
-            else:
-                switches[variant["key"]] = variant["value"].lower() == "true"
-        chosen = {switch for switch, on in switches.items() if on}
-        if named[1] == _BUNDLE:
-            packages |= {"ior", "fio"} | (chosen & _FEATURE_OF_PACKAGE.keys())
-            if "darshan" in chosen:
-                packages.add("darshan-runtime")
-        else:
-            packages.add(named[1])
-        if named[1] in (_BUNDLE, "ior"):
-            variants |= chosen
+    bundle = named(_BUNDLE)
+    for switch in (*_BUNDLE_DEFAULTS, *_FEATURE_OF_VARIANT):
+        on = rf"\+{switch}\b|\b{switch}==?true"
+        off = rf"[~-]{switch}\b|\b{switch}==?false"
+        default = bundle and switch in _BUNDLE_DEFAULTS
+        if re.search(on, text, re.I) or (default and not re.search(off, text, re.I)):
+            variants.add(switch)
+    if bundle:
+        packages |= {"ior", "fio"} | (variants & _FEATURE_OF_PACKAGE.keys())
+    if "darshan" in variants:
+        packages.add("darshan-runtime")
     return packages, variants
-
-
-def _specs_in(entries: Any, definitions: Any) -> Iterator[str]:
-    """Yield the specs of a list in a manifest: texts, matrices, groups, and the names of definitions."""
-    for entry in entries:
-        if isinstance(entry, dict) and "matrix" in entry:
-            rows = [list(_specs_in(row, definitions)) for row in entry["matrix"]]
-            yield from map(" ".join, itertools.product(*rows))
-        elif isinstance(entry, dict) and "specs" in entry:
-            yield from _specs_in(entry["specs"], definitions)
-        elif isinstance(entry, str) and entry.startswith("$"):
-            name = entry.lstrip("$^%")
-            lists = [given[name] for given in definitions if name in given]
-            if not lists:
-                raise KeyError(f"not found out: the definition of {entry}")
-            for given in lists:
-                yield from _specs_in(given, definitions)
-        elif isinstance(entry, str):
-            yield entry
-        else:
-            raise TypeError(f"not found out: {entry!r}")
 
 
 def of_program(path: str) -> Stack | None:
@@ -304,21 +277,20 @@ def stacks(folders: Sequence[Path], system: str, host: str) -> list[str]:
         for name, holder in known.items():
             if partition in ("", name):
                 used.update(holder.get("environs", []))
-        named = [
-            environment["extras"][STACK]
-            for environment in data.get("environments", [])
-            if environment["name"] in used and STACK in environment.get("extras", {})
-        ]
+        named = []
+        for environment in data.get("environments", []):
+            extras = environment.get("extras", {})
+            if environment["name"] in used and STACK in extras:
+                named.append(extras[STACK])
     except (KeyError, TypeError, AttributeError) as error:
         raise ValueError(
             f"{folder / SETTINGS} has mistakes ({error!r}): iogauge check"
         ) from error
-    places = [spack_environments(folder, name) / name for name in named]
-    shown = []
-    for place in dict.fromkeys(places):
-        text = str(place) if place.is_dir() else place.name
-        shown.append(text)
-    return shown
+    shown: dict[str, None] = {}
+    for name in named:
+        place = spack_environments(folder, name) / name
+        shown[str(place) if place.is_dir() else name] = None
+    return list(shown)
 
 
 def main() -> int:

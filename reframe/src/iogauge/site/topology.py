@@ -93,6 +93,11 @@ class Ceiling:
     value: float
     limited_by: str
 
+    @classmethod
+    def of(cls, count: float, what: str, rate: float) -> Ceiling:
+        """Return what so many parts carry, each ``rate`` in bytes/s."""
+        return cls(count * rate, f"{count:g} {what} x {units.format_bytes(rate)}/s")
+
 
 class Topology(SiteModel):
     """Clients, servers and devices of a target; ``source`` says where the figures come from."""
@@ -103,10 +108,6 @@ class Topology(SiteModel):
     devices: Devices | None = None
     #: Storage targets (OSTs) of all servers.
     targets: Count | None = None
-    #: Numbers of storage targets that are out: this partition stands for the degraded file system.
-    out: tuple[Annotated[int, Field(ge=0, lt=65536, strict=True)], ...] = ()
-    #: Metadata targets (MDTs) of all servers.
-    metadata_targets: Count | None = None
     efficiency: Efficiency | None = None
 
     @property
@@ -132,21 +133,14 @@ class Topology(SiteModel):
         """
         parts: list[Ceiling] = []
         if self.clients:
-            nic = self.clients.nic
-            parts.append(
-                Ceiling(nodes * nic, f"{nodes} client(s) x {units.format_bytes(nic)}/s")
-            )
+            parts.append(Ceiling.of(nodes, "client(s)", self.clients.nic))
         if self.servers:
-            count, nic = servers or self.servers.count, self.servers.nic
-            parts.append(
-                Ceiling(count * nic, f"{count} server(s) x {units.format_bytes(nic)}/s")
-            )
-        if self.devices:
-            rate = self.devices.read if direction == "read" else self.devices.write
-            if rate:
-                devices = self.devices.count * self._part(servers)
-                text = f"{devices:g} device(s) x {units.format_bytes(rate)}/s"
-                parts.append(Ceiling(devices * rate, text))
+            count = servers or self.servers.count
+            parts.append(Ceiling.of(count, "server(s)", self.servers.nic))
+        rate = getattr(self.devices, direction, None)
+        if self.devices and rate:
+            devices = self.devices.count * self._part(servers)
+            parts.append(Ceiling.of(devices, "device(s)", rate))
         return min(parts, key=lambda part: part.value, default=None)
 
     def smallest_part(self, direction: Direction) -> float | None:
@@ -163,9 +157,7 @@ class Topology(SiteModel):
         """Return the operations/s of the devices of so many servers, or None if undeclared."""
         if self.devices is None:
             return None
-        rate = (
-            self.devices.read_iops if direction == "read" else self.devices.write_iops
-        )
+        rate = getattr(self.devices, f"{direction}_iops")
         if rate is None:
             return None
         devices = self.devices.count * self._part(servers)

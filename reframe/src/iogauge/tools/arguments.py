@@ -8,7 +8,7 @@ from typing import Any
 from iogauge.core.units import tool_size
 
 
-def said(word: str, default: Any = MISSING, *, size: bool = False) -> Any:
+def option(word: str, default: Any = MISSING, *, size: bool = False) -> Any:
     """Return a field that an option tells: ``-n`` and its value in the next word, or ``--seed=`` with the value behind it.
 
     True stands for the word alone. What is None, False, empty or 0 is left out. ``size`` means bytes.
@@ -19,12 +19,18 @@ def said(word: str, default: Any = MISSING, *, size: bool = False) -> Any:
 def arguments(options: Any) -> list[str]:
     """Return the words of all options that are given."""
     words: list[str] = []
-    for one in fields(options):
-        value, word = getattr(options, one.name), one.metadata["word"]
+    for given in fields(options):
+        value, word = getattr(options, given.name), given.metadata["word"]
         if value is True:
             words.append(word)
         elif value:
-            text = tool_size(value) if one.metadata["size"] else str(value)
-            *before, last = word.split(" ")
-            words += before + ([last + text] if last.endswith("=") else [last, text])
+            text = str(value)
+            if given.metadata["size"]:
+                text = tool_size(value)
+            *first, last = word.split(" ")
+            words += first
+            if last.endswith("="):
+                words.append(last + text)
+            else:
+                words += [last, text]
     return words

@@ -16,49 +16,45 @@ from typing import Final
 
 from iogauge.core.measurement import Phase, Quantity, ToolOutput, ToolOutputError
 from iogauge.core.versions import too_old
-from iogauge.core.words import MDTEST
-from iogauge.tools.arguments import arguments, said
-from iogauge.tools.parsing import COMPLAINT, excerpt, local_moment, unique
+from iogauge.core.vocabulary import MDTEST
+from iogauge.tools.arguments import arguments, option
+from iogauge.tools.parsing import COMPLAINT, excerpt, unique
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MdtestOptions:
     """Options of one execution of mdtest: IO500's easy and hard forms, and forms between them.
 
-    Without ``create``, ``stat``, ``read`` and ``remove`` mdtest does all of them. ``items`` is for
-    each task (-n). Without ``times`` mdtest prints only rates, and
-    :func:`parse_table` must derive the seconds. A tree has ``depth`` levels below its root (-z) and
-    ``branching`` directories in each directory (-b). mdtest has no stonewall (-W, -x)
-    with branches, and -R with one would shuffle items that it left out.
+    Without ``create``, ``stat``, ``read`` and ``remove`` mdtest does all of them. A tree has ``depth`` levels below its root
+    and ``branching`` directories in each directory. mdtest has no stonewall (-W, -x) with branches.
     """
 
-    api: str | None = said("-a", None)
-    items: int | None = said("-n", None)
-    items_per_directory: int | None = said("-I", None)
-    files_only: bool = said("-F", False)
-    leaf_only: bool = said("-L", False)
-    unique_dir: bool = said("-u", False)
-    time_unique_dir: bool = said("-t", False)
-    create: bool = said("-C", False)
-    stat: bool = said("-T", False)
-    read: bool = said("-E", False)
-    remove: bool = said("-r", False)
-    verify_read: bool = said("-X", False)
-    sync_phase: bool = said("-Y", False)
-    shuffled: bool = said("-R", False)
-    times: bool = said("-P", True)
-    write_bytes: int = said("-w", 0, size=True)
-    read_bytes: int = said("-e", 0, size=True)
-    signature: int | None = said("-G", None)
-    stride: int = said("-N", 0)
-    depth: int = said("-z", 0)
-    branching: int | None = said("-b", None)
-    stonewall_s: int = said("-W", 0)
-    stonewall_status_file: str | None = said("-x", None)
-    directory: str = said("-d")
-    random_seed: int | None = said("--random-seed=", None)
-    data_type: str | None = said("--dataPacketType=", None)
-    rank_details_csv: str | None = said("--saveRankPerformanceDetails=", None)
+    #: Of each task.
+    items: int | None = option("-n", None)
+    items_per_directory: int | None = option("-I", None)
+    files_only: bool = option("-F", False)
+    leaf_only: bool = option("-L", False)
+    unique_dir: bool = option("-u", False)
+    time_unique_dir: bool = option("-t", False)
+    create: bool = option("-C", False)
+    stat: bool = option("-T", False)
+    read: bool = option("-E", False)
+    remove: bool = option("-r", False)
+    verify_read: bool = option("-X", False)
+    sync_phase: bool = option("-Y", False)
+    #: It prints the seconds too.
+    times: bool = option("-P", True)
+    write_bytes: int = option("-w", 0, size=True)
+    read_bytes: int = option("-e", 0, size=True)
+    signature: int | None = option("-G", None)
+    stride: int = option("-N", 0)
+    depth: int = option("-z", 0)
+    branching: int | None = option("-b", None)
+    stonewall_s: int = option("-W", 0)
+    stonewall_status_file: str | None = option("-x", None)
+    directory: str = option("-d")
+    data_type: str | None = option("--dataPacketType=", None)
+    rank_details_csv: str | None = option("--saveRankPerformanceDetails=", None)
 
     def arguments(self) -> list[str]:
         """Return the arguments after ``mdtest``."""
@@ -159,7 +155,7 @@ def parse_table(text: str) -> ToolOutput:
     hits = _CONTINUE.findall(text)
     command = ""
     for match in _COMMAND.finditer(text):
-        command = match[1].strip()
+        command = match[1]  # with the space at which mdtest may have cut it off
     # The phase that makes files writes the status file, and the others read it.
     of_file = re.search(r"'?-x\b", command) is not None
     counts = [int(work[2]), *(int(most) * tasks for most in hits)]
@@ -184,9 +180,6 @@ def parse_table(text: str) -> ToolOutput:
         command=command,
         warnings=warnings,
         parameters=parameters,
-        moments=tuple(
-            local_moment(f"{what} at", date, "mdtest output") for what, date in dates
-        ),
     )
 
 
@@ -209,11 +202,11 @@ def _tables(
 ) -> dict[str, dict[str, float]]:
     """Return the rows of each SUMMARY table."""
     headers = _TABLE.findall(text)
-    found = list(_SUMMARY.finditer(text))
+    summaries = list(_SUMMARY.finditer(text))
     tables = {}
-    for match in found:
+    for match in summaries:
         tables[match[1]] = _rows(text[match.end() :].split("\n"), match[1])
-    if not len(headers) == len(found) == len(tables):
+    if not len(headers) == len(summaries) == len(tables):
         raise ToolOutputError(
             f"mdtest printed {excerpt(' '.join(headers), 1)!r}: expected a table of rates in ops/sec and one of times at "
             "most, '(of 1 iterations)', with Max, Min, Mean and Std Dev alone, and of one number of tasks"

@@ -36,7 +36,7 @@ def dialect_of(version: str) -> str | None:
 _LABEL: Final = re.compile(
     r"[^<\n]{0,80}<std(?:out|err|diag)>:|(?=\S*\d)[\w.-]+ \d+: | *\d+: |\[\d+\] "
 )
-#: MPICH labels all that it reads at a time, wherever in a line that begins.
+#: MPICH labels all that it reads at a time, wherever in a line that begins. So does Open MPI with its tags.
 _WITHIN: Final = re.compile(r"\[\d+\] ")
 
 
@@ -60,8 +60,11 @@ def _own_part(line: str, has_blank: bool) -> str:
         return line
     printed = line.rstrip("\n")
     own = printed[label.end() :]
-    if label[0].endswith(">:") and has_blank:
-        own = own[1:]
+    tag = label[0]
+    if tag.endswith(">:"):
+        if has_blank:
+            tag += " "
+        own = printed[len(tag) :].replace(tag, "")
     if re.fullmatch(_WITHIN, label[0]):
         own = _WITHIN.sub("", own)
     return own.ljust(len(printed)) + line[len(printed) :]
@@ -73,7 +76,7 @@ OTHER_MPI: Final = (
 )
 #: How the output of a tool begins: once, or once for each task that runs alone.
 _BEGINS: Final = re.compile(
-    r"(?m)^\S+ was launched with 1 total task|^Args: \S*md-workbench |^IO500 version |^-+ WRF-IO \w+ benchmark -+$"
+    r"(?m)^\S+ was launched with 1 total task|^IO500 version |^-+ WRF-IO \w+ benchmark -+$"
     r"|^IOR-\S+: MPI Coordinated"
 )
 
@@ -81,7 +84,9 @@ _BEGINS: Final = re.compile(
 def alone(text: str) -> str:
     """Return that several worlds of one task printed a text, and why that may be; empty if one world did."""
     worlds = len(_BEGINS.findall(text))
-    return f"{worlds} runs in one output, expected 1: {OTHER_MPI}" if worlds > 1 else ""
+    if worlds < 2:
+        return ""
+    return f"{worlds} runs in one output, expected 1: {OTHER_MPI}"
 
 
 @dataclass(frozen=True, slots=True)

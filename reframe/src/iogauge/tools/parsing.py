@@ -6,14 +6,12 @@ of them are pure: they touch no file and no process.
 
 from __future__ import annotations
 
-import contextlib
 import re
 from collections.abc import Iterable, Mapping
-from datetime import datetime, timezone
 from typing import Any, Final
 
 from iogauge.core import untrusted
-from iogauge.core.measurement import Moment, ToolOutputError
+from iogauge.core.measurement import ToolOutputError
 
 #: A line on which a program of IOR's source tree warns, or reports an error.
 COMPLAINT: Final = re.compile(r"(?m)^[ \t]*((?:WARNING|ERROR)\b.*\S)")
@@ -57,14 +55,6 @@ def member(container: object, key: str, where: str) -> Any:
     return container[key]
 
 
-def answer(kind: Any, text: str, what: str) -> Any:
-    """Return a program's JSON as a value of a type, see :func:`untrusted.build`; raises :class:`ToolOutputError`."""
-    try:
-        return untrusted.build(kind, untrusted.parse_json(text))
-    except (ValueError, TypeError) as error:
-        raise ToolOutputError(f"{what}: its answer is damaged: {error}") from error
-
-
 def non_negative(container: object, key: str, where: str) -> float:
     """Return the number at a key, at least 0; raises :class:`ToolOutputError` for other values.
 
@@ -85,45 +75,3 @@ def positive(container: object, key: str, where: str) -> float:
     if value == 0:
         raise ToolOutputError(f"{where}: {key!r} is 0, expected a number above 0")
     return value
-
-
-#: ctime(3), as IOR and fio print it; mdtest's form of a date; and that of md-workbench and IO500. Python's own locale is C.
-_DATES: Final = {
-    "%a %b %d %H:%M:%S %Y": re.compile(
-        r"[A-Z][a-z]{2} [A-Z][a-z]{2} {1,2}\d{1,2} [\d:]{8} \d{4}"
-    ),
-    "%m/%d/%Y %H:%M:%S": re.compile(r"[\d/]{10} [\d:]{8}"),
-    "%Y-%m-%d %H:%M:%S": re.compile(r"[\d-]{10} [\d:]{8}"),
-}
-
-#: Seconds since the epoch that a date with a year of four digits can have.
-_LAST: Final = 253402300799
-
-
-def local_moment(name: str, text: object, where: str) -> Moment:
-    """Return the local time of ``Sat Nov 21 01:02:37 2026``, ``11/21/2026 02:50:19`` or
-    ``2026-11-21 02:50:19``.
-
-    Raises :class:`ToolOutputError` for other text and for days that no calendar has.
-    """
-    words = str(text).strip()
-    for form in (form for form, written in _DATES.items() if written.fullmatch(words)):
-        with contextlib.suppress(ValueError):
-            date = datetime.strptime(words, form).replace(tzinfo=timezone.utc)
-            return Moment(name, date.timestamp(), local=True)
-    raise ToolOutputError(
-        f"{where}: {name!r} is {excerpt(repr(text))}, expected a date and a time"
-    )
-
-
-def moment(container: object, key: str, where: str, per_second: int = 1) -> Moment:
-    """Return the time at a key, in seconds or parts of seconds since the epoch.
-
-    Raises :class:`ToolOutputError` for other values.
-    """
-    seconds = non_negative(container, key, where) / per_second
-    if seconds > _LAST:
-        raise ToolOutputError(
-            f"{where}: {key!r} is {seconds:g} s since the epoch, expected a time"
-        )
-    return Moment(key, seconds)

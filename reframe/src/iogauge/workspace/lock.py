@@ -2,10 +2,10 @@
 
 The lock records its holder, does not outlive it, and never blocks indefinitely. It is a directory,
 ``<place>/iogauge/.lock/held``, that holds one file. The file's name is the holder's: random, never
-used again. The file's content is a line of JSON about the holder, and a number, its beat, that the
-holder keeps rewriting. ``place`` is the target, or the directory that the site names in
-``target.lock``. The lock needs only mkdir, rename, unlink and rmdir: flock is local to a client on
-many mounts of Lustre.
+used again, with the number of its beats at the end. Each beat renames the file: its old name is gone
+for ever. The file's content is a line of JSON about the holder. ``place`` is the target, or the
+directory that the site names in ``target.lock``. The lock needs only mkdir, rename, unlink and rmdir:
+flock is local to a client on many mounts of Lustre.
 
 **Taking.** The taker makes a directory of its own beside ``held`` with its file in it, and renames
 it to ``held``. rename(2) replaces nothing or an empty directory (some file systems: nothing), never
@@ -13,16 +13,18 @@ a directory with content. So exactly one process takes ``held``, whole and with 
 taker then checks that its file is in place. A cleaner may have emptied its directory before the
 rename; then it has taken nothing.
 
-**Giving up** and **breaking** are one step: unlink ``held/<name>``. The name belongs to the holder
-alone, so the step can only remove the intended lock. Suppose that a process decides that a holder
-is dead, sleeps for an hour and then breaks its lock. It finds no such file, whoever holds the lock
-by then. If two processes break a lock, one does and the other finds it done. The empty ``held``
+**Giving up** and **breaking** are one step: unlink ``held/<name>``. The name belongs to one beat of
+one holder, so the step can only remove the lock of a holder that has not beaten since. Suppose that a
+process decides that a holder is dead, sleeps for an hour and then breaks its lock. It finds no such
+file, whoever holds the lock by then. Nor does a process that the cache of its client shows an old
+name: whether a file can be unlinked or renamed decides the server, and no cache. If two processes
+break a lock, one does and the other finds it done. The empty ``held``
 that remains counts as no lock. A holder whose unlink succeeds has held the lock since taking it:
-the name cannot have been away meanwhile. A holder whose file is gone was taken for dead. It has
+the file cannot have been away meanwhile. A holder whose file is gone was taken for dead. It has
 lost the lock, touches nothing, and says so.
 
 **Dead** is a holder whose processes have all ended, if that can be checked: same host name, boot
-and namespace of processes. Any other holder is dead if its file stays the same for its lease. The
+and namespace of processes. Any other holder is dead if its file keeps its name for its lease. The
 waiting process counts that time in looks of its own, with a pause of known length before each. It
 compares no clocks: a clock that is set, a node that sleeps or storage that hangs for both adds
 nothing. Another process may get the lock if storage hangs for the holder alone, or if the holder is
@@ -52,6 +54,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import glob
 import json
 import os
 import re
@@ -66,7 +69,6 @@ from iogauge.core import untrusted
 from iogauge.core.processes import runs
 from iogauge.core.text import visible
 from iogauge.core.units import format_seconds
-from iogauge.node.mounts import find_mount, option
 from iogauge.workspace import directory
 
 #: Seconds without a sign of life after which a holder is dead, if its processes cannot be checked.
@@ -77,8 +79,16 @@ BEATS: Final = 12
 _LOOK_S: Final = 1.0
 _MESSAGE_S: Final = 30.0
 _FOLDER: Final = ".lock"
+
+#: How the names of sessions begin that measure for seconds, without the lock and only while nobody has it.
+PROBE: Final = "probe-"
+
+#: Seconds for which a new holder waits for their directories to go: one takes 5. An older one is left of a dead probe.
+_PROBES_S: Final = 15.0
+_PROBE_ENDED_S: Final = 60.0
 _HELD: Final = "held"
 _WAITING: Final = "waiting"
+#: A name: digits that are the holder's alone, and eight for its beats.
 _NAME: Final = re.compile(r"[0-9a-f]{32}")
 
 #: Errors if another process takes or gives up the lock at the same time.
@@ -97,7 +107,7 @@ class Occupied(Exception):
 
 
 def _new_name() -> str:
-    return os.urandom(16).hex()
+    return f"{os.urandom(12).hex()}{0:08x}"
 
 
 def folder(place: str) -> str:
@@ -183,12 +193,12 @@ class Holder:
     def __str__(self) -> str:
         if not self.name:
             return f"{self.path}, which is no lock of this suite"
-        named = (
-            f"{key} {visible(str(self.details[key]))[:80]}"
-            for key in _DETAILS
-            if self.details.get(key)
-        )
-        return f"{', '.join(named) or 'somebody whose word is damaged'} ({self.path})"
+        details = self.details
+        named = []
+        for key in _DETAILS:
+            if details.get(key):
+                named.append(f"{key} {visible(str(details[key]))[:80]}")
+        return f"{', '.join(named) or 'somebody whose file is damaged'} ({self.path})"
 
 
 #: Fields of the file that describe its holder, in the order in which messages name them.
@@ -200,7 +210,9 @@ _JOBS: Final = ("SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID", "JOB_ID")
 
 def _look_s(holder: Holder | None) -> float:
     """Return the seconds until the next look at a holder."""
-    lease_s = holder.lease_s if holder else LEASE_S
+    lease_s = LEASE_S
+    if holder is not None:
+        lease_s = holder.lease_s
     return min(_LOOK_S, lease_s / BEATS)
 
 
@@ -231,7 +243,7 @@ def standing(place: str) -> Holder | None:
 def _content(fd: int, name: str) -> bytes:
     """Return the content of a holder's file; empty if it cannot be read."""
     with contextlib.suppress(OSError):
-        # Open it anew each time: then NFS fetches what others wrote. Never wait for a pipe.
+        # Never wait for a pipe.
         file = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=fd)
         try:
             return os.read(file, _MOST_BYTES)
@@ -240,20 +252,23 @@ def _content(fd: int, name: str) -> bytes:
     return b""
 
 
-def remove(holder: Holder) -> None:
-    """Break the lock of a holder, if it still has it; raises :class:`LockError` on failure."""
+def remove(holder: Holder) -> bool:
+    """Break the lock of a holder; return False if it has beaten or lost the lock since.
+
+    Raises :class:`LockError` on failure.
+    """
     place = holder.path
     for _ in range(4):
         place = os.path.dirname(place)
     try:
-        if holder.name:
-            _unlink(place, holder.name)
+        _unlink(place, holder.name)
     except FileNotFoundError:
-        return
+        return False
     except OSError as error:
         raise LockError(
             f"the lock of {holder} cannot be broken: {error.strerror or error}"
         ) from error
+    return True
 
 
 def _unlink(place: str, name: str) -> None:
@@ -327,12 +342,14 @@ class Lock:
     """A lock that this process holds. Until its release it must beat several times in a lease."""
 
     place: str
+    #: From :func:`describe`.
     details: Mapping[str, Any]
+    #: The content of its file.
     content: bytes = b""
+    #: The name of its file, of the last beat.
     name: str = field(default_factory=_new_name)
-    beats: int = 0
 
-    def claim(self) -> bool:
+    def try_take(self) -> bool:
         """Take the lock if it is free; raises OSError if no lock can be made."""
         try:
             with _open_folders(self.place, make=True) as (_, _, fd):
@@ -359,7 +376,7 @@ class Lock:
                 flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
                 with open(os.open(self.name, flags, 0o644, dir_fd=own), "wb") as file:
                     os.fchmod(file.fileno(), 0o644)
-                    file.write(self.content + b"%020d\n" % self.beats)
+                    file.write(self.content)
                     file.flush()
                     # Even after a crash of the storage, it must name its holder.
                     os.fsync(file.fileno())
@@ -387,31 +404,49 @@ class Lock:
 
     def beat(self) -> bool:
         """Give a sign of life; return False if the lock was lost. Raises OSError on failure."""
-        self.beats += 1
         held = os.path.join(folder(self.place), _HELD)
+        own, beats = self.name[:-8], int(self.name[-8:], 16)
+        name = f"{own}{beats + 1:08x}"
         try:
             with (
                 _open_folders(self.place) as (_, _, fd),
                 directory.inside(fd, _HELD, held) as inner,
             ):
-                # Opened by its name, which no other lock has. Closing makes NFS write it back.
-                file = os.open(self.name, os.O_WRONLY | os.O_NOFOLLOW, dir_fd=inner)
+                try:
+                    os.rename(self.name, name, src_dir_fd=inner, dst_dir_fd=inner)
+                except FileNotFoundError:
+                    # NFS may have been asked twice, and have answered the second time alone.
+                    if name not in os.listdir(inner):
+                        return False
         except (FileNotFoundError, directory.WorkdirError):
             return False
-        try:
-            os.pwrite(file, b"%020d\n" % self.beats, len(self.content))
-        finally:
-            os.close(file)
+        self.name = name
         return True
 
     def release(self) -> bool:
         """Give the lock up; return whether it was held until now. Raises OSError if unknown."""
-        try:
-            _unlink(self.place, self.name)
-        except (FileNotFoundError, directory.WorkdirError):
+        if not self.beat():
             return False
+        _unlink(self.place, self.name)
         tidy(self.place)
         return True
+
+
+def await_probes(target: str, pause: Callable[[float], object] = time.sleep) -> None:
+    """Wait until no probe is on a target whose lock this process has; what stays is a neighbour."""
+    end = time.monotonic() + _PROBES_S
+    users = directory.root_dir(target)
+    while any(map(_is_new, glob.glob(os.path.join(users, "*", f"{PROBE}*", "*")))):
+        if time.monotonic() > end:
+            return
+        pause(_LOOK_S)
+
+
+def _is_new(path: str) -> bool:
+    """Return whether a probe may be at work in its directory, which it made and filled in seconds."""
+    with contextlib.suppress(OSError):
+        return time.time() - os.stat(path).st_mtime < _PROBE_ENDED_S
+    return False
 
 
 def describe(
@@ -442,14 +477,8 @@ def take(
 
     ``details`` come from :func:`describe`. ``pause`` sleeps for a number of seconds; it returns
     True to end the wait. Raises :class:`Occupied` after ``wait_s`` seconds, OSError if no lock can
-    be made or a lock cannot be broken, or if others would not see its signs of life.
+    be made or a lock cannot be broken.
     """
-    mount = find_mount(place)
-    if mount is not None and mount.type in ("nfs", "nfs4") and option(mount, "nocto"):
-        raise LockError(
-            f"{mount.point} is mounted with nocto: other clients may see no sign of life of a lock there, and break it. "
-            "Mount it without nocto, or set target.lock to a directory on another file system"
-        )
     try:
         return _take(Lock(place, details), wait_s, pause, say)
     except BaseException:
@@ -470,13 +499,12 @@ def _take(
     last_message, holder = -_MESSAGE_S, None
     if lock.awaited:
         pause(2 * _LOOK_S)
-    while not lock.claim():
+    while not lock.try_take():
         lock.wait()
         present = standing(lock.place)
         if present is not None:
             holder = present
-            if watch.dead(holder, pause_s):
-                remove(holder)
+            if watch.dead(holder, pause_s) and remove(holder):
                 say(f"the lock of {holder} was broken: {_why(holder, watch)}")
                 holder = None
                 continue

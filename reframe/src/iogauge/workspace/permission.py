@@ -1,7 +1,7 @@
 """Permission to write in a directory: granted by an administrator, or because the caller owns it.
 
-An administrator grants it with a file :data:`MARKER` in the directory. Without that file the
-directory must belong to the caller. It must not be a mount point, lie directly below ``/`` or be
+An administrator grants it with a file :data:`MARKER` in the directory, to everybody who can write there.
+The file may name the file system, so that a copy of it elsewhere counts for nothing. Without that file the directory must belong to the caller. It must not be a mount point, lie directly below ``/`` or be
 part of the system. Some directories are always refused: ``/``, home directories, paths with a
 symbolic link.
 """
@@ -9,17 +9,15 @@ symbolic link.
 from __future__ import annotations
 
 import contextlib
-import datetime
-import grp
 import os
 import pwd
 import stat
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
-from typing import Any, Final
+from typing import Final
 
-from iogauge.core.paths import own_command, written_beside
+from iogauge.core.paths import own_command, scratch_file
 from iogauge.node.identity import differ, uuid_of
 from iogauge.node.mounts import Mount, mount_of
 
@@ -31,7 +29,7 @@ _SYSTEM: Final = (
     *("/proc", "/run", "/sbin", "/sys", "/usr", "/var"),
 )
 _NOT_SYSTEM: Final = ("/dev/shm", "/var/tmp")
-_KEYS: Final = ("type", "source", "uuid", "users", "groups", "expires")
+_KEYS: Final = ("type", "source", "uuid")
 
 #: More bytes than a marker needs.
 _MOST_BYTES: Final = 65536
@@ -43,16 +41,14 @@ class NotAllowed(OSError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Marker:
-    """An administrator's limits. An unset field sets no limit."""
+    """The file system that an administrator's file names; an empty field fits any."""
 
-    type: str | None = None
-    source: str | None = None
+    #: Its type, as in /proc/self/mountinfo.
+    type: str = ""
+    #: What is mounted, whole or behind the last colon.
+    source: str = ""
     #: The file system itself (:mod:`iogauge.node.identity`).
-    uuid: str | None = None
-    users: tuple[str, ...] = ()
-    groups: tuple[str, ...] = ()
-    #: The last day.
-    expires: datetime.date | None = None
+    uuid: str = ""
 
     def to_yaml(self) -> str:
         """Return the text of the file."""
@@ -61,8 +57,6 @@ class Marker:
         fields = {}
         for name in _KEYS:
             value = getattr(self, name)
-            if isinstance(value, tuple):
-                value = list(value)
             if value:
                 fields[name] = value
         if not fields:
@@ -71,27 +65,14 @@ class Marker:
 
     def meaning(self) -> str:
         """Return what the file allows, in words."""
-        who = [f"user {name}" for name in self.users]
-        who += [f"group {name}" for name in self.groups]
-        text = ", ".join(who) or "everybody who can write there"
+        text = "everybody who can write there"
         if self.type:
             text += f" on {self.type}"
         if self.source:
             text += f" from {self.source}"
         if self.uuid:
             text += f" with UUID {self.uuid}"
-        if self.expires:
-            text += f" until the end of {self.expires}"
         return text
-
-
-def _names(key: str, value: Any) -> tuple[str, ...]:
-    names = value if isinstance(value, list) else [value]
-    if not names or not all(type(name) in (str, int) and name != "" for name in names):
-        raise ValueError(
-            f"{key} is {repr(value)[:80]}: expected a name, or a list of them"
-        )
-    return tuple(str(name) for name in names)
 
 
 def parse_marker(text: str) -> Marker:
@@ -105,32 +86,23 @@ def parse_marker(text: str) -> Marker:
     if data is None:
         return Marker()
     if not isinstance(data, dict):
-        raise ValueError(
-            f"expected lines such as 'users: [alice]', found {text[:40]!r}"
-        )
-    values: dict[str, Any] = {}
+        raise ValueError(f"expected lines such as 'type: lustre', found {text[:40]!r}")
     for key, value in data.items():
         if key not in _KEYS:
-            raise ValueError(f"{key}: unknown, expected {', '.join(_KEYS)}")
-        if key == "expires" and type(value) is not datetime.date:
-            raise ValueError(f"expires is {value!r}: expected a day such as 2027-03-31")
-        if key in ("type", "source", "uuid") and (
-            not isinstance(value, str) or not value
-        ):
+            raise ValueError(
+                f"{key}: unknown, expected {', '.join(_KEYS)}. Who may write there is said by its mode and its group"
+            )
+        if not isinstance(value, str) or not value:
             raise ValueError(f"{key} is {value!r}: expected text")
-        values[key] = value
-        if key in ("users", "groups"):
-            values[key] = _names(key, value)
-    return Marker(**values)
+    return Marker(**data)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caller:
-    """The process that asks: its identifiers and names."""
+    """The user of the process that asks: number and name."""
 
     uid: int
     user: str
-    groups: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,7 +112,7 @@ class Place:
     path: str
     #: Its user.
     owner: int
-    mount: Mount | None
+    mount: Mount
     #: The user whose home it is, or empty.
     home_of: str = ""
     #: None if no valid marker exists.
@@ -157,7 +129,7 @@ class Place:
     @property
     def is_mount_point(self) -> bool:
         """Return whether a file system is mounted right here."""
-        return self.mount is not None and self.mount.point == self.path
+        return self.mount.point == self.path
 
 
 def _below(path: str, tops: tuple[str, ...]) -> bool:
@@ -180,52 +152,29 @@ def _refuse_always(path: str, home_of: str) -> None:
         )
 
 
-def _by_marker(
-    place: Place, marker: Marker, caller: Caller, today: datetime.date
-) -> str:
+def _by_marker(place: Place, marker: Marker) -> str:
     file = os.path.join(place.path, MARKER)
-    if marker.expires and today > marker.expires:
-        raise NotAllowed(
-            f"{file} allowed {place.path} until {marker.expires}: ask the administrator to renew it "
-            f"(iogauge site allow --replace {place.path})"
-        )
     mount = place.mount
-    source = marker.source
-    fits = mount is not None and (
-        (marker.type is None or mount.type == marker.type)
-        and (
-            source is None
-            or mount.source == source
-            or mount.source.endswith(f":{source}")
-        )
-    )
-    if (marker.type or source) and not fits:
-        mounted = f"{mount.type} from {mount.source}" if mount else "no mount"
-        wanted = f"{marker.type or 'any type'} from {source or 'anywhere'}"
+    mounted = f"{mount.type} from {mount.source}"
+    sources = ("", mount.source, mount.source.rpartition(":")[2])
+    fits = marker.type in ("", mount.type) and marker.source in sources
+    if (marker.type or marker.source) and not fits:
+        wanted = f"{marker.type or 'any type'} from {marker.source or 'anywhere'}"
         raise NotAllowed(
             f"{place.path} is {mounted}; {file} allows {wanted}. Mount that, or have the file corrected"
         )
-    if differ(marker.uuid or "", place.uuid):
+    if differ(marker.uuid, place.uuid):
         raise NotAllowed(
             f"{place.path} is on the file system {place.uuid}; {file} was written for {marker.uuid}: the file "
             "was copied, or another file system is mounted there. Mount the right one; if this is the right "
             f"one, have it allowed again (iogauge site allow --replace {place.path})"
         )
-    matches = {caller.user, str(caller.uid)} & {*marker.users}
-    if (
-        (marker.users or marker.groups)
-        and not matches
-        and not caller.groups & {*marker.groups}
-    ):
-        raise NotAllowed(
-            f"{file} allows {marker.meaning()}, and not {caller.user}: ask the administrator"
-        )
     return f"{file}: {marker.meaning()}"
 
 
-def decide(place: Place, caller: Caller, today: datetime.date) -> str:
+def decide(place: Place, caller: Caller) -> str:
     """Return why the caller may write in a directory; raises :class:`NotAllowed` if it may not."""
-    why = _decide(place, caller, today)
+    why = _decide(place, caller)
     if not place.swappable:
         return why
     return (
@@ -234,11 +183,11 @@ def decide(place: Place, caller: Caller, today: datetime.date) -> str:
     )
 
 
-def _decide(place: Place, caller: Caller, today: datetime.date) -> str:
+def _decide(place: Place, caller: Caller) -> str:
     path = place.path
     _refuse_always(path, place.home_of)
     if place.marker is not None:
-        return _by_marker(place, place.marker, caller, today)
+        return _by_marker(place, place.marker)
     allow = f"{own_command()} site allow {path}"
     ask = f"Allow it: {allow}"
     if caller.uid != 0:
@@ -341,28 +290,11 @@ def _read_marker(fd: int, path: str, owner: int) -> tuple[Marker | None, str]:
             data = whole.read(_MOST_BYTES + 1)
     try:
         if len(data) > _MOST_BYTES:
-            raise ValueError(f"longer than {_MOST_BYTES} bytes, name a group instead")
+            raise ValueError(f"longer than {_MOST_BYTES} bytes")
         text = data.decode("utf-8", "replace")
         return parse_marker(text), ""
     except ValueError as error:
         raise NotAllowed(f"{file}: {error}. Have it corrected") from error
-
-
-def unknown(marker: Marker) -> list[str]:
-    """Return users and groups of a marker that this machine does not know; numbers always pass."""
-    kinds = {
-        "user": (marker.users, pwd.getpwnam),
-        "group": (marker.groups, grp.getgrnam),
-    }
-    missing = []
-    for kind, (names, look_up) in kinds.items():
-        for name in names:
-            try:
-                if not name.isdecimal():
-                    look_up(name)
-            except (KeyError, ValueError):
-                missing.append(f"{kind} {name}")
-    return missing
 
 
 def _user_name(uid: int) -> str:
@@ -370,17 +302,6 @@ def _user_name(uid: int) -> str:
         return pwd.getpwuid(uid).pw_name
     except KeyError:
         return str(uid)
-
-
-def caller() -> Caller:
-    """Return this process's user and groups, by number and by name."""
-    groups = {str(gid) for gid in (os.getegid(), *os.getgroups())}
-    for gid in {os.getegid(), *os.getgroups()}:
-        with contextlib.suppress(KeyError):
-            groups.add(grp.getgrgid(gid).gr_name)
-    return Caller(
-        uid=os.geteuid(), user=_user_name(os.geteuid()), groups=frozenset(groups)
-    )
 
 
 def _home_of(fd: int, path: str) -> str:
@@ -458,9 +379,8 @@ def permitted(path: str, of_job: bool = False) -> Iterator[PermittedDirectory]:
             and not info.st_mode & stat.S_ISVTX,
             uuid=uuid,
         )
-        yield PermittedDirectory(
-            fd, path, decide(place, caller(), datetime.date.today())
-        )
+        caller = Caller(uid=os.geteuid(), user=_user_name(os.geteuid()))
+        yield PermittedDirectory(fd, path, decide(place, caller))
 
 
 def reason(path: str) -> str:
@@ -469,16 +389,10 @@ def reason(path: str) -> str:
         return place.reason
 
 
-def allow(
-    path: str,
-    users: tuple[str, ...],
-    groups: tuple[str, ...],
-    expires: datetime.date | None,
-    replace: bool = False,
-) -> Marker:
+def allow(path: str, replace: bool = False) -> Marker:
     """Write the marker that allows a directory, for the file system that is mounted there now.
 
-    Raises :class:`NotAllowed` if no marker can allow it, would be valid, or if one exists already.
+    Raises :class:`NotAllowed` if no marker can allow it, or if one exists already.
     """
     path = _normal(path)
     with _closing(_opened(path)) as fd:
@@ -489,27 +403,10 @@ def allow(
                 f"{path} belongs to {_user_name(owner)}: only root and its owner can allow it"
             )
         mount = mount_of(fd)
-        kind: str | None = None
-        source: str | None = None
-        if mount:
-            kind, source = mount.type, mount.source
-            # Other nodes may name the servers otherwise; the part after the last colon is the same.
-            if ":/" in source:
-                source = source.rpartition(":")[2]
-        marker = Marker(
-            type=kind,
-            source=source,
-            uuid=uuid_of(f"/proc/self/fd/{fd}", mount) or None,
-            users=users,
-            groups=groups,
-            expires=expires,
-        )
-        try:
-            parse_marker(marker.to_yaml())
-            if expires and expires < datetime.date.today():
-                raise ValueError(f"expires is {expires}, which is over")
-        except ValueError as error:
-            raise NotAllowed(f"that would allow nobody: {error}") from error
+        # Other nodes may name the servers otherwise; the part after the last colon is the same.
+        source = mount.source.rpartition(":")[2]
+        uuid = uuid_of(f"/proc/self/fd/{fd}", mount)
+        marker = Marker(type=mount.type, source=source, uuid=uuid)
         if not replace:
             present, why = _read_marker(fd, path, owner)
             if present:
@@ -518,7 +415,7 @@ def allow(
                 raise NotAllowed(
                     f"{path} has a {MARKER} already. {why}; --replace overwrites it"
                 )
-        with written_beside(
+        with scratch_file(
             MARKER, marker.to_yaml().encode(), dir_fd=fd, sync=True
         ) as scratch:
             os.chmod(

@@ -56,7 +56,9 @@ class _Directory:
         with os.scandir(self.fd) as entries:
             for entry in entries:
                 if entry.name not in self.stay:
-                    names = inner if entry.is_dir(follow_symlinks=False) else files
+                    names = files
+                    if entry.is_dir(follow_symlinks=False):
+                        names = inner
                     names.append(entry.name)
                 if len(files) + len(inner) >= _LISTED:
                     return files, inner, False

@@ -6,7 +6,6 @@ from typing import Annotated
 
 import typer
 
-from iogauge.cli import doctor
 from iogauge.cli.screen import Wide, say, show, slip
 from iogauge.core.paths import history_dir
 from iogauge.site import folders
@@ -18,25 +17,18 @@ def show_ceilings(
     ] = "",
     wide: Wide = False,
 ) -> None:
-    """Show what each layer should carry, and what it carried alone.
-
-    Exit status 1: a measurement is missing, too old, or contradicted.
-    """
-    from iogauge_extras.ceilings import (
-        table as report,
-    )
+    """Show what each layer should carry, and what was reached."""
+    from iogauge_extras.ceilings import table as report
 
     sites = folders.site_folders(*folders.site_dirs())
-    named = [folder for folder in sites if folder.name == system]
-    here = doctor.site_of_host(sites) if not system else None
-    if not (chosen := named or ([here] if here else [])):
+    chosen = [folder for folder in sites if folder.name == system]
+    here = folders.site_of_this_host()
+    if here and not system:
+        chosen = [here]
+    if not chosen:
         names = ", ".join(folder.name for folder in sites)
         raise slip(f"no site {system!r}: expected one of {names}")
-    (folder,) = chosen
-    sound = True
-    for shown in report.of_site(history_dir(), folder):
+    for shown in report.of_site(history_dir(), chosen[0]):
         show(report.table(shown, wide))
-        for line in report.remarks(shown):
-            say(line)
-        sound = sound and not shown.problems
-    raise typer.Exit(0 if sound else 1)
+        for chain in shown.chains:
+            say(f"{chain.direction}: {chain.sentence}")

@@ -1,59 +1,57 @@
-"""Each layer between the devices and the tasks: what is declared, what was measured, what is left of it.
+"""Each layer between the devices and the tasks: what is declared, what is left of it, and what was reached.
 
-A layer carries the lower of its two figures, and no more than the layers below it let through. What it takes away from
-them is its loss. The file system and the tool take the rest: the highest valid figure is what they reached.
+A layer carries what is declared, and no more than the layers below it let through. What it takes away from them is its
+loss. The file system and the tool take the rest: the highest valid figure is what they reached.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator, Sequence
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal
 
 from iogauge.core.units import BANDWIDTH_UNITS, convert, format_bytes, with_unit
-from iogauge.plan.bounds import MOST_SHARE
-from iogauge.records.record import MetricRecord
+from iogauge.records import query
+from iogauge.records.record import MetricRecord, short_name
 from iogauge.report.layout import Table, columns
 from iogauge.site import folders, settings
 from iogauge.site.extras import PartitionExtras
-from iogauge_extras.ceilings.measured import (
-    DEVICES,
-    NETWORK,
-    WAYS,
-    Figure,
-    LayersSeen,
-    Way,
-    of_history,
-)
 
-_SERVERS: Final = "server network"
+Way = Literal["read", "write"]
+WAYS: Final[tuple[Way, ...]] = ("read", "write")
 
-#: The layers, from the devices up.
-_ORDER: Final = (DEVICES, _SERVERS, NETWORK)
+#: Days for which figures count.
+DAYS: Final = 90
 
 #: Loss from which a layer counts as the limit of what is above it: less is rounding.
 _LEAST_LOSS: Final = 0.005
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """The highest valid figure of a direction, in bytes/s, with its case, the day (UTC) and its nodes."""
+
+    case: str
+    day: str
+    nodes: int
+    bytes_s: float
+
+
+@dataclass(slots=True)
 class LayerRow:
     """A layer in one direction; all rates are in bytes/s over all its parts."""
 
     name: str
     #: What the topology says that it carries; None if it does not say.
     declared: float | None
-    #: What a measurement found; None without one.
-    measured: float | None
-    #: The measured rate, unless something is wrong with it.
-    usable: float | None
-    #: Day and nodes of the measurement; empty without one.
-    when: str
     #: What is left above the layer; None as long as nothing is known of it and of those below it.
-    carries: float | None
+    carries: float | None = None
     #: Share that it takes away from those below it; None if unknown.
-    loss: float | None
+    loss: float | None = None
 
 
 def _rate(bytes_s: float | None) -> str:
@@ -66,10 +64,6 @@ def _percent(share: float | None) -> str:
     if share is None:
         return ""
     return f"{share:.1%}"
-
-
-def _least(rates: Iterable[float | None]) -> float | None:
-    return min((rate for rate in rates if rate), default=None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,11 +97,8 @@ class Chain:
         """Return which layer limits, what was reached of it, and what is lost above the layers."""
         limit, reached, lost = self.limit, self.reached, self.lost_above
         if limit is None:
-            return "no layer is declared or measured: declare topology or ceilings (docs/checks.md)"
-        known = "declared"
-        if limit.carries == limit.measured:
-            known = "measured"
-        text = f"limited by {limit.name} ({known}), {_rate(limit.carries)}"
+            return "no layer is declared: declare topology (docs/checks.md)"
+        text = f"limited by {limit.name}, {_rate(limit.carries)}"
         if reached:
             text += (
                 f"; reached {_rate(reached.bytes_s)} by {reached.case} on {reached.day}"
@@ -120,12 +111,12 @@ class Chain:
         """Return the cells of each layer from the devices up, and those of what was reached."""
         found: list[tuple[str, ...]] = []
         for row in self.rows:
-            rates = (_rate(row.declared), _rate(row.measured), row.when)
-            found.append((row.name, *rates, _rate(row.carries), _percent(row.loss)))
+            rates = (_rate(row.declared), "", _rate(row.carries))
+            found.append((row.name, *rates, _percent(row.loss)))
         if self.reached:
             name, rate = f"reached: {self.reached.case}", _rate(self.reached.bytes_s)
             when = f"{self.reached.day}, {self.nodes} node(s)"
-            found.append((name, "", "", when, rate, _percent(self.lost_above)))
+            found.append((name, "", when, rate, _percent(self.lost_above)))
         return found
 
 
@@ -135,28 +126,14 @@ class Shown:
 
     partition: str
     extras: PartitionExtras
-    seen: LayersSeen
-
-    @property
-    def problems(self) -> list[str]:
-        """Return what is wrong with the measurements; of one that exceeds what is declared, the topology is wrong."""
-        remedy = "It bounds no figure until you measure it: iogauge run -t ceiling"
-        found = [f"{one.problem}. {remedy}" for one in self.seen.layers if one.problem]
-        for layer in self.seen.layers:
-            declared = declared_of(layer.name, layer.direction, self.extras, 1)
-            if declared and layer.best and layer.best.bytes_s > MOST_SHARE * declared:
-                found.append(
-                    f"{layer.name}, {layer.direction}: {_rate(layer.best.bytes_s)}, {layer.best.source}, and "
-                    f"{_rate(declared)} declared: correct the topology"
-                )
-        return found
+    reached: Mapping[Way, Figure]
 
     @property
     def chains(self) -> tuple[Chain, ...]:
         """Return the layers of each direction for the nodes that reached most, or those of the scale."""
         found = []
         for way in WAYS:
-            reached, nodes = self.seen.reached.get(way), self.extras.scale.nodes
+            reached, nodes = self.reached.get(way), self.extras.scale.nodes
             if reached:
                 nodes = reached.nodes
             rows = self.rows(way, nodes)
@@ -165,94 +142,110 @@ class Shown:
 
     def rows(self, way: Way, nodes: int) -> tuple[LayerRow, ...]:
         """Return the layers of a direction for so many nodes, from the devices up."""
-        layers = {one.name: one for one in self.seen.layers if one.direction == way}
-        rows: list[LayerRow] = []
+        rows = []
         under: float | None = None
-        for name in _ORDER:
-            measured, usable, when, loss = None, None, "", None
-            layer = layers.get(name)
-            if layer and layer.best and layer.ceiling:
-                measured = layer.ceiling.over(nodes).value
-                when = f"{layer.best.day}, {layer.best.nodes} node(s)"
-                if layer.problem:
-                    when += ", not used"
-                else:
-                    usable = measured
-            declared = declared_of(name, way, self.extras, nodes)
-            carries = _least((under, declared, usable))
-            if under and carries:
-                loss = 1 - carries / under
-            row = LayerRow(
-                name=name,
-                declared=declared,
-                measured=measured,
-                usable=usable,
-                when=when,
-                carries=carries,
-                loss=loss,
-            )
+        for row in declared_layers(self.extras, way, nodes):
+            rates = [rate for rate in (under, row.declared) if rate]
+            row.carries = min(rates, default=None)
+            if under and row.carries:
+                row.loss = 1 - row.carries / under
             rows.append(row)
-            under = carries
+            under = row.carries
         return tuple(rows)
 
-    def lowest(self, way: Way, nodes: int) -> tuple[float | None, float | None]:
-        """Return the lowest declared and the lowest usable measured layer for so many nodes, in bytes/s."""
-        rows = self.rows(way, nodes)
-        return _least(row.declared for row in rows), _least(row.usable for row in rows)
 
-
-def declared_of(
-    name: str, way: Way, extras: PartitionExtras, nodes: int
-) -> float | None:
-    """Return what a layer should carry in bytes/s, by the topology; None if it does not say."""
+def declared_layers(
+    extras: PartitionExtras, way: Way, nodes: int
+) -> Iterator[LayerRow]:
+    """Yield what each layer should carry by the topology, from the devices up."""
     topology = extras.topology
-    if topology is None:
-        return None
-    if name == NETWORK and topology.clients:
-        return float(nodes * topology.clients.nic)
-    if name == _SERVERS and topology.servers:
-        return float(topology.servers.count * topology.servers.nic)
-    if name == DEVICES and topology.devices:
+    devices = servers = clients = None
+    if topology and topology.devices:
         rate: float | None = getattr(topology.devices, way)
-        return rate and topology.devices.count * rate
-    return None
+        devices = rate and topology.devices.count * rate
+    if topology and topology.servers:
+        servers = topology.servers.count * topology.servers.nic
+    if topology and topology.clients:
+        clients = nodes * topology.clients.nic
+    yield LayerRow("devices", devices)
+    yield LayerRow("server network", servers)
+    yield LayerRow("client network", clients)
 
 
 def beside(shown: Shown | None, nodes: object, metric: MetricRecord) -> dict[str, str]:
-    """Return the declared and the measured ceiling of a record's metric as text, in its unit.
+    """Return the declared ceiling of a record's metric as text, in its unit.
 
-    The one that the record was held against comes from the record, and ``held`` names it; the other
-    comes from the layers of today.
+    The one that the record was held against comes from the record. Earlier versions also measured ceilings.
     """
-    found = {"declared": "", "measured": "", "held": ""}
-    if shown and metric.unit in BANDWIDTH_UNITS:
-        count = nodes if isinstance(nodes, int) else 1
-        for way in WAYS:
-            if metric.name.startswith(f"{way}_"):
-                rates = shown.lowest(way, count)
-                for kind, rate in zip(("declared", "measured"), rates, strict=True):
-                    if rate:
-                        value = convert(rate, "B/s", metric.unit)
-                        found[kind] = with_unit(value, metric.unit)
     if metric.ceiling:
         kind = "declared"
         if "measured " in str(metric.ceiling_from):
             kind = "measured"
-        found |= {kind: with_unit(metric.ceiling, metric.unit), "held": kind}
-    return found
+        return {kind: with_unit(metric.ceiling, metric.unit)}
+    way = metric.name.partition("_")[0]
+    if (
+        shown is None
+        or way not in WAYS
+        or not isinstance(nodes, int)
+        or metric.unit not in BANDWIDTH_UNITS
+    ):
+        return {}
+    rates = [row.carries for row in shown.rows(way, nodes) if row.carries]
+    if not rates:
+        return {}
+    value = convert(min(rates), "B/s", metric.unit)
+    return {"declared": with_unit(value, metric.unit)}
+
+
+def reached_by(folder: Path, system: str, partition: str) -> dict[Way, Figure]:
+    """Return the highest valid bandwidth of each direction in a partition's history; raises OSError."""
+    oldest = round((time.time() - DAYS * 86400) * 1e6)
+    valid = query.every(
+        query.Condition("system = ? AND partition = ?", (system, partition)),
+        query.Condition(
+            f"verdict IN ({query.VALID}) AND metric_verdict IN ({query.VALID})"
+        ),
+        query.among("unit", list(BANDWIDTH_UNITS)),
+        # What is derived from several cases has no nodes: no layer of so many nodes carried it.
+        query.Condition("nodes IS NOT NULL"),
+        query.Condition("time >= ?", (oldest,)),
+    )
+    reached: dict[Way, Figure] = {}
+    with closing(query.connect(folder)) as history:
+        # Of many runs of a case the fastest says most: a long history has millions.
+        fastest = query.rows(
+            history,
+            '"case", nodes, metric, unit, max(median) AS median, time',
+            valid,
+            'GROUP BY "case", nodes, metric, unit',
+        )
+        for row in fastest:
+            figure = Figure(
+                case=short_name(row["case"]),
+                day=f"{query.moment(row['time']):%Y-%m-%d}",
+                nodes=row["nodes"],
+                bytes_s=convert(row["median"], row["unit"], "B/s"),
+            )
+            for way in WAYS:
+                best = reached.get(way)
+                if row["metric"].startswith(f"{way}_") and (
+                    best is None or figure.bytes_s > best.bytes_s
+                ):
+                    reached[way] = figure
+    return reached
 
 
 def of_site(folder: Path, site: Path) -> Iterator[Shown]:
     """Yield the layers of each partition of a site, beside a history in ``folder``; raises OSError or ValueError."""
     for name, extras in settings.partitions(site).items():
-        seen = of_history(folder, site.name, name, extras.ceilings)
-        yield Shown(f"{site.name}:{name}", extras, seen)
+        reached = reached_by(folder, site.name, name)
+        yield Shown(f"{site.name}:{name}", extras, reached)
 
 
 def of_systems(folder: Path, names: Sequence[str]) -> dict[str, Shown]:
     """Return the layers of every partition of the systems that have a site here, by ``system:partition``.
 
-    A partition without declared or measured layers, and a site that cannot be read, are left out.
+    A partition without declared layers, and a site that cannot be read, are left out.
     """
     found: dict[str, Shown] = {}
     for site in folders.site_folders(*folders.site_dirs()):
@@ -271,15 +264,8 @@ def table(shown: Shown, wide: bool = False) -> Table:
     for chain in shown.chains:
         title = f"{shown.partition}, {chain.direction}, {chain.nodes} node(s)"
         blocks[title] = chain.cells()
-    rates = ("declared", "measured", "carries", "lost")
+    rates = ("declared", "carries", "lost")
     headings = columns(
-        "layer", *rates[:2], "when", *rates[2:], right=rates, whole=rates
+        "layer", "declared", "when", "carries", "lost", right=rates, whole=rates
     )
     return Table(headings, blocks, wide=wide)
-
-
-def remarks(shown: Shown) -> Iterator[str]:
-    """Yield which layer limits each direction, and what is wrong with the measurements."""
-    for chain in shown.chains:
-        yield f"{chain.direction}: {chain.sentence}"
-    yield from shown.problems

@@ -9,10 +9,11 @@ from __future__ import annotations
 import difflib
 import os
 import shutil
+import sqlite3
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Final
@@ -25,8 +26,7 @@ from iogauge.cli.screen import say, slip
 from iogauge.core import commands, paths
 from iogauge.core.text import count
 from iogauge.judge.verdict import Verdict
-from iogauge.records import journal
-from iogauge.records.record import Record
+from iogauge.records import query
 from iogauge.site import folders, settings
 from iogauge.site.reference_notes import fits
 from iogauge.site.references import FILE, References
@@ -67,41 +67,41 @@ def is_decided(system: str, partition: str) -> bool:
     return False
 
 
-def _records(system: str, partition: str) -> Iterator[Record]:
-    """Yield the records of a partition, oldest session first."""
-    files = (paths.history_dir() / system).glob("*.jsonl")
-    for file in sorted(files, key=lambda path: path.name):
-        for record in journal.read_whole(file):
-            if isinstance(record, Record) and record.partition == partition:
-                yield record
-
-
 def collected(system: str, partition: str) -> Collected | None:
     """Return what a partition has collected; None if it is a gate."""
     if is_decided(system, partition):
         return None
-    newest: dict[str, Record] = {}
-    first: dict[str, str] = {}
+    here = query.Condition("system = ? AND partition = ?", (system, partition))
+    with closing(query.connect(paths.history_dir())) as history:
+        rows = query.rows(
+            history,
+            "line, series, time, record, metric, metric_verdict, reference, confirms, busy",
+            here,
+            "ORDER BY time, file, start",
+        )
+    newest: dict[str, sqlite3.Row] = {}
+    first: dict[str, int] = {}
     runs: Counter[tuple[str, str]] = Counter()
-    for record in _records(system, partition):
-        newest[record.line] = record
-        first.setdefault(record.series, record.time)
+    for row in rows:
+        if row["reference"] is not None:
+            return None
+        newest[row["line"]] = row
+        first.setdefault(row["series"], row["time"])
         # As calibrate: a run beside more work of others than cores is no basis of a reference.
-        counts = not (record.confirms or record.busy)
-        for metric in record.metrics:
-            if metric.reference is not None:
-                return None
-            if metric.verdict.is_valid and counts:
-                runs[record.series, metric.name] += 1
-    going_on = {record.series for record in newest.values()}
+        counts = not (row["confirms"] or row["busy"])
+        if counts and row["metric"] and Verdict(row["metric_verdict"]).is_valid:
+            runs[row["series"], row["metric"]] += 1
+    going_on = {row["series"] for row in newest.values()}
+    last = {row["record"] for row in newest.values()}
     unsteady = 0
-    for record in newest.values():
-        for metric in record.metrics:
-            unsteady += metric.verdict is Verdict.UNSTABLE
+    for row in rows:
+        if row["record"] in last:
+            unsteady += row["metric_verdict"] == Verdict.UNSTABLE.value
+    begin = min((first[series] for series in going_on), default=None)
     return Collected(
         runs=max((n for key, n in runs.items() if key[0] in going_on), default=0),
         unsteady=unsteady,
-        since=min((first[series] for series in going_on), default=""),
+        since="" if begin is None else f"{query.moment(begin):%Y-%m-%dT%H:%M:%SZ}",
     )
 
 

@@ -3,5 +3,4 @@
 - compare_command: compare
 - logs: two Darshan logs
 - sides: two sets of records, with the uncertainty of their ratio
-- window: the same cases before and after maintenance
 """

@@ -1,9 +1,8 @@
 """Compare two sets of records metric by metric: the ratio of medians, with its uncertainty.
 
-A side is chosen by words such as ``system=mysite,since=2027-01-01``: sessions, dates, stacks,
-targets, sites; or by the name of a session, or its file, and perhaps a case of it. Cases of both sides belong together
-if check, parameters and variant agree. The
-interval is that of the ranks of all ratios (:func:`iogauge_extras.history.statistics.interval`).
+A side is chosen by words such as ``system=mysite,since=2027-01-01``: sessions, dates, stacks, targets, sites; or by the
+name of a session. Cases of both sides belong together if check, parameters and variant agree. The interval is that of
+the ranks of all ratios (:func:`iogauge_extras.history.statistics.interval`).
 """
 
 from __future__ import annotations
@@ -11,8 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, fields
-from datetime import datetime
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 from typing import Any, Final
@@ -21,243 +19,210 @@ from iogauge.core.groups import grouped
 from iogauge.core.text import count, visible
 from iogauge.core.units import UnitError, convert, moment, with_unit
 from iogauge.core.untrusted import numbers
-from iogauge.records import journal, query
+from iogauge.records import query
+from iogauge.records.names import chosen
 from iogauge.records.record import MetricRecord, Record
 from iogauge.report.layout import Table, columns
 from iogauge_extras.compare.logs import CompareError, Comparison, Difference
-from iogauge_extras.history.statistics import interval
-
-#: ``session`` or ``session:case``; the file of a session in its place, whose name may hold a colon.
-_NAMED: Final = re.compile(r"(.+?\.jsonl|[^:]+)(?::(.*))?")
+from iogauge_extras.history.statistics import TIE, interval
 
 #: Fewest runs of a side that decide; with fewer the interval is over the samples, and decides nothing.
 FEWEST_RUNS: Final = 3
 
-
 #: Newest runs of a case that count of a side: more make no interval narrower that matters.
-NEWEST: Final = 60
+NEWEST: Final = 30
 
+#: Columns of the history that choose a side, each by one value or by several with ``+`` between them.
+_COLUMNS: Final = (
+    *("session", "system", "partition", "environment"),
+    *("check", "tier", "nodes"),
+)
+
+#: All that chooses a side.
+KEYS: Final = (*_COLUMNS, "case", "stack", "since", "until", "day")
 
 #: Facts that differ from run to run, or that the sides are chosen by.
-_NOT_TOLD: Final = ("command", "command.text", "data_type", "nodes")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Choice:
-    """Which records belong to a side; an empty text lets all through.
-
-    ``case`` is the name of a case (with or without ReFrame's parameter names), its check or its hash. ``file`` is a
-    session's file, in place of the history.
-    """
-
-    session: str = ""
-    case: str = ""
-    file: str = ""
-    system: str = ""
-    partition: str = ""
-    environment: str = ""
-    stack: str = ""
-    check: str = ""
-    tier: str = ""
-    nodes: str = ""
-    since: str = ""
-    until: str = ""
-    day: str = ""
-
-    @classmethod
-    def of(cls, text: str) -> Choice:
-        """Return the choice in ``key=value,key=value``, or of a session and a case.
-
-        Raises :class:`CompareError`, which lists the keys.
-        """
-        if not re.match("[a-z]+=", text):
-            match = _NAMED.fullmatch(text)
-            place, case = (match[1], match[2] or "") if match else (text, "")
-            named = "file" if place.endswith(".jsonl") else "session"
-            return cls(**{named: place, "case": case})
-        known = [
-            field.name for field in fields(cls) if field.name not in ("case", "file")
-        ]
-        words: dict[str, str] = {}
-        for word in text.split(","):
-            key, _, value = word.partition("=")
-            if key not in known or not value:
-                raise CompareError(
-                    f"{word!r} in {text!r}: expected key=value, with a key of {', '.join(known)}"
-                )
-            words[key] = value
-        return cls(**words)
-
-    def span(self) -> tuple[datetime | None, datetime | None]:
-        """Return begin and end; raises :class:`CompareError` for text that is no time."""
-        since, until = self.since or self.day, self.until or self.day
-        try:
-            return moment(since) if since else None, moment(
-                until, end=True
-            ) if until else None
-        except ValueError as error:
-            raise CompareError(str(error)) from error
-
-    def in_file(self) -> list[Record]:
-        """Return the records of the named file; raises OSError."""
-        found = journal.read_records(Path(self.file))
-        return [one for one in found if isinstance(one, Record)]
-
-    def fits(self, record: Record) -> bool:
-        """Return whether a record of the file or of the history is meant."""
-        stack = record.stack if isinstance(record.stack, Mapping) else {}
-        names = (record.case, record.short_name, record.hash, record.check)
-        return (not self.case or self.case in names) and (
-            not self.stack
-            or self.stack in (stack.get("name"), stack.get("fingerprint"))
-        )
+_LEFT_OUT: Final = ("command", "command.text", "data_type", "nodes")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Side:
-    """The records of a side, and what its values may be divided by; None is not known."""
+    """The records of a side, oldest first."""
 
     name: str
     records: tuple[Record, ...]
-    tib: float | None = None
-    servers: float | None = None
 
     @property
-    def sessions(self) -> int:
-        """Return the number of sessions."""
-        return len({record.session for record in self.records})
+    def title(self) -> str:
+        """Return the name with the numbers of its records and sessions."""
+        sessions = {record.session for record in self.records}
+        return f"{self.name} ({count(len(self.records), 'record')} of {count(len(sessions), 'session')})"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ratio:
-    """A metric of both sides: medians in one unit, the ratio B / A, and its 95 % interval.
-
-    ``over`` says what was resampled, and is empty without an interval. ``mark`` is ``better`` or ``worse`` if an
-    interval over runs excludes 1, and ``differs`` if one over samples does. It is ``alike`` if neither does, and
-    ``?`` without an interval. ``per_tib`` and ``per_server`` are ratios of the values divided by these.
-    """
+    """A metric of both sides."""
 
     case: str
     metric: str
     unit: str
+    #: Medians in ``unit``.
     a: float
     b: float
     runs: tuple[int, int]
+    #: B / A, and its 95 % interval.
     ratio: float
     low: float | None
     high: float | None
+    #: What the interval is over: "runs" or "samples"; empty without one.
     over: str
+    #: ``better`` or ``worse`` if an interval over runs excludes 1 by half a percent, ``differs`` if one over samples does,
+    #: ``alike`` if neither does, and ``?`` without an interval.
     mark: str
-    per_tib: float | None
-    per_server: float | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Contrast(Comparison):
-    """Two sets of records, metric by metric; ``alone`` names metrics that only one side has."""
+    """Two sets of records, metric by metric."""
 
     ratios: tuple[Ratio, ...]
+    #: Metrics that only one side has.
     alone: tuple[str, ...]
 
     def render(self, wide: bool = False) -> Table:
         """Return the contrast for a terminal."""
         rows, last = [], ""
-        (*right, _), values = told(self.ratios)
-        for one, texts in zip(self.ratios, values, strict=True):
-            case = visible(one.case) if one.case != last else ""
-            rows.append((case, visible(one.metric), *map(visible, texts)))
-            last = one.case
+        for ratio in self.ratios:
+            case = ratio.case if ratio.case != last else ""
+            last = ratio.case
+            reach = "-"
+            if ratio.over:
+                star = " *" if ratio.over == "samples" else ""
+                reach = f"{ratio.low:.3f} to {ratio.high:.3f}{star}"
+            a, b = with_unit(ratio.a, ratio.unit), with_unit(ratio.b, ratio.unit)
+            runs = "/".join(map(str, ratio.runs))
+            texts = (case, ratio.metric, a, b, runs, f"{ratio.ratio:.3f}", reach)
+            rows.append((*map(visible, texts), ratio.mark))
+        right = ("A", "B", "runs", "B / A", "95 %")
         table = Table(
             columns("case", "metric", *right, "", right=right, whole=("B / A",)),
             {f"A: {visible(self.a)}; B: {visible(self.b)}": rows},
             wide=wide,
         )
-        starred = any(ratio.over == "samples" for ratio in self.ratios)
-        remarks = ["*: interval over the samples of the runs"] if starred else []
-        return self.below(
-            table, *remarks, *(f"note: only in {name}" for name in self.alone)
-        )
+        remarks = [f"note: only in {name}" for name in self.alone]
+        if any(ratio.over == "samples" for ratio in self.ratios):
+            remarks.insert(0, "*: interval over the samples of the runs")
+        return self.below(table, *remarks)
 
 
-def read(
-    folder: Path, text: str, servers: float | None = None, tib: float | None = None
-) -> Side:
-    """Return a side, from the history in ``folder``; raises :class:`CompareError` if it is empty.
-
-    Without ``servers`` and ``tib`` they are what the records know: the servers that the Lustre
-    client sees, and the capacity that the price is of.
-    """
-    choice = Choice.of(text)
+def read(folder: Path, text: str) -> Side:
+    """Return a side, from the history in ``folder``; raises :class:`CompareError` if it is empty."""
+    words = _words(text)
     try:
-        every = choice.in_file() if choice.file else _of_history(folder, choice)
+        records = _of_history(folder, words)
     except OSError as error:
         raise CompareError(f"{error.filename}: {error.strerror}") from error
-    every.sort(key=lambda record: record.time)
-    records = [record for record in every if choice.fits(record)]
+    except ValueError as error:
+        raise CompareError(str(error)) from error
+    if "stack" in words:
+        records = [record for record in records if _is_of(record, words["stack"])]
     if not records:
-        there = "".join(f"\n  {r.hash}  {r.short_name}" for r in every)
-        listed = f"; there are:{there}" if choice.case and every else ""
         raise CompareError(
-            f"{text}: no record in {choice.file or folder} fits; 'iogauge history' lists what there is, and a side is a "
-            f"session, or key=value such as system=NAME or day=YYYY-MM-DD (docs/results.md){listed}"
+            f"{text}: no record in {folder} fits; 'iogauge history' lists what there is, and a side is a session, or "
+            "key=value such as system=NAME or day=YYYY-MM-DD (docs/results.md)"
         )
-    last = records[-1]
-    seen = last.fingerprint.get("lustre.servers")
-    return Side(
-        name=text,
-        records=tuple(records),
-        servers=servers or (float(seen) if isinstance(seen, int) and seen else None),
-        tib=tib or (last.price.capacity / 2**40 if last.price else None),
+    return Side(name=text, records=tuple(records))
+
+
+def _words(text: str) -> dict[str, str]:
+    """Return the values in ``key=value,key=value``, or of a session; raises :class:`CompareError`, which lists the keys."""
+    if not re.match("[a-z]+=", text):
+        return {"session": text}
+    words: dict[str, str] = {}
+    for word in text.split(","):
+        key, _, value = word.partition("=")
+        if key not in KEYS or not value:
+            raise CompareError(
+                f"{word!r} in {text!r}: expected key=value, with a key of {', '.join(KEYS)}"
+            )
+        words[key] = value
+    return words
+
+
+def _of_history(folder: Path, words: Mapping[str, str]) -> list[Record]:
+    """Return the newest records of each case that is chosen; raises OSError and ValueError."""
+    day = words.get("day", "")
+    since, until = words.get("since", day), words.get("until", day)
+    span = query.Choice(
+        since=moment(since) if since else None,
+        until=moment(until, end=True) if until else None,
     )
-
-
-def _of_history(folder: Path, choice: Choice) -> list[Record]:
-    since, until = choice.span()
-    parts = [query.Choice(since=since, until=until).of_time]
-    for column in ("session", "system", "partition", "environment", "check", "tier"):
-        value = getattr(choice, column)
-        if value:
-            parts.append(query.among(f'"{column}"', value.split("+")))
-    if choice.nodes:
-        parts.append(query.among("CAST(nodes AS TEXT)", choice.nodes.split("+")))
+    parts = [span.of_time, query.Condition("position = 0")]
+    for column in _COLUMNS:
+        if column in words:
+            name = f'CAST("{column}" AS TEXT)'
+            parts.append(query.among(name, words[column].split("+")))
     with closing(query.connect(folder)) as history:
-        chosen = query.every(*parts, query.Condition("position = 0"))
-        rows = query.rows(history, "line, file, start", chosen, "ORDER BY time, start")
-        newest = [
-            row
-            for mine in grouped(rows, lambda row: row["line"]).values()
-            for row in mine[-NEWEST:]
-        ]
-        places = [(row["file"], row["start"]) for row in newest]
-        return list(query.records(folder, history, places).values())
+        if "case" in words:
+            cases = query.column(history, 'SELECT DISTINCT "case" FROM place')
+            parts.append(query.among('"case"', chosen(words["case"], cases)))
+        rows = query.rows(
+            history, "line, file, start", query.every(*parts), "ORDER BY time, start"
+        )
+        places = []
+        for mine in grouped(rows, lambda row: row["line"]).values():
+            for row in mine[-NEWEST:]:
+                places.append((row["file"], row["start"]))
+        records = query.records(folder, history, places).values()
+    return sorted(records, key=lambda record: record.time)
 
 
-_Key = tuple[str, str, str]
-_Metrics = Mapping[_Key, Sequence[tuple[Record, MetricRecord]]]
+def _is_of(record: Record, name: str) -> bool:
+    """Return whether a record was made with a stack of this name or fingerprint."""
+    if not isinstance(record.stack, Mapping):
+        return False
+    return name in (record.stack.get("name"), record.stack.get("fingerprint"))
 
 
-def _metrics(side: Side, apart: bool) -> dict[_Key, list[tuple[Record, MetricRecord]]]:
-    """Return the valid metrics of a side by partition (if ``apart``), case and name.
+@dataclass(frozen=True, slots=True)
+class _Key:
+    """What belongs together on both sides."""
+
+    #: Partition, if both sides have the same several ones.
+    place: str
+    #: Check, parameters and variant.
+    case: str
+    metric: str
+
+
+#: The runs of a metric.
+_Runs = Sequence[tuple[Record, MetricRecord]]
+_Metrics = Mapping[_Key, _Runs]
+
+
+def _metrics(side: Side, apart: bool) -> _Metrics:
+    """Return the valid metrics of a side, by partition if they are to be told ``apart``.
 
     Raises :class:`CompareError` if a case was measured in several places that are not told apart.
     """
     found: dict[_Key, list[tuple[Record, MetricRecord]]] = {}
     for record in side.records:
-        parameters = " ".join(f"{k}={v}" for k, v in sorted(record.parameters.items()))
-        case = " ".join(filter(None, (record.check, parameters, _variant(record))))
+        if record.confirms:
+            continue
+        parameters = [f"{k}={v}" for k, v in sorted(record.parameters.items())]
+        case = " ".join([record.check, *parameters, _variant(record)])
+        place = record.partition if apart else ""
         for metric in record.metrics:
-            if metric.verdict.is_valid and metric.median > 0 and not record.confirms:
-                place = f"{record.partition}: " if apart else ""
-                found.setdefault((place, case, metric.name), []).append(
-                    (record, metric)
-                )
-    for (_, case, _), entries in found.items():
-        places = {_place(record): record for record, _ in entries}
+            if metric.verdict.is_valid and metric.median > 0:
+                key = _Key(place, case, metric.name)
+                found.setdefault(key, []).append((record, metric))
+    for key, runs in found.items():
+        places = {_place(record): record for record, _ in runs}
         if len(places) > 1:
             words = side.name if "=" in side.name else f"session={side.name}"
-            record = next(iter(places.values()))
+            record = runs[0][0]
             raise CompareError(
-                f"{side.name}: {case} was measured as {', '.join(places)}: choose one of them, for example "
+                f"{side.name}: {key.case.strip()} was measured as {', '.join(places)}: choose one of them, for example "
                 f"{words},partition={record.partition},tier={record.tier},nodes={record.nodes}"
             )
     return found
@@ -265,198 +230,155 @@ def _metrics(side: Side, apart: bool) -> dict[_Key, list[tuple[Record, MetricRec
 
 def _place(record: Record) -> str:
     """Return where and at which scale a record was made."""
-    where = f"{record.system}:{record.partition} {record.environment}"
-    return f"{where} (tier {record.tier}, {count(record.nodes, 'node')})"
+    return f"{record.where} {record.environment} (tier {record.tier}, {count(record.nodes, 'node')})"
+
+
+def _name(key: _Key, runs: _Runs) -> str:
+    """Return the case as all tables name it, after its partition if both sides have several."""
+    record = runs[0][0]
+    return " ".join(filter(None, (key.place, record.short_name, _variant(record))))
+
+
+def _variant(record: Record) -> str:
+    """Return the variant of a case if it is not the usual one."""
+    return "" if record.variant in (None, "", "sound") else str(record.variant)
 
 
 def contrast(a: Side, b: Side) -> Contrast:
-    """Return the ratios of all metrics that both sides have, and what else differs."""
-    of_a, of_b = ({(r.system, r.partition) for r in side.records} for side in (a, b))
-    apart = len(of_a) > 1 and {place for _, place in of_a} == {
-        place for _, place in of_b
-    }
+    """Return the ratios of all metrics that both sides have, and what else differs.
+
+    Raises :class:`CompareError` if they have none in common.
+    """
+    of_a, of_b = _partitions(a), _partitions(b)
+    apart = len(of_a) > 1 and of_a == of_b
     mine, other = _metrics(a, apart), _metrics(b, apart)
-    both = [key for key in mine if key in other]
-    found = {key: _ratio(key, mine[key], other[key], a, b) for key in both}
-    ratios = {key: ratio for key, ratio in found.items() if ratio is not None}
-    notes = [
-        f"{_name(key, mine[key][0][0])} {key[2]}: the units have nothing in common"
-        for key, ratio in found.items()
-        if ratio is None
-    ]
-    alone = [
-        f"{name}: {_name(key, here[key][0][0])} {key[2]}"
-        for name, here, there in (("A", mine, other), ("B", other, mine))
-        for key in here
-        if key not in there
-    ]
-    if any(ratio.over == "samples" for ratio in ratios.values()):
-        notes.append(
-            f"an interval over samples knows the noise within a run, not between runs: measure {FEWEST_RUNS} runs of each side"
-        )
+    ratios: list[Ratio] = []
+    alone: list[str] = []
+    notes: list[str] = []
+    compared: tuple[list[Record], list[Record]] = ([], [])
+    for key, runs in mine.items():
+        name = f"{_name(key, runs)} {key.metric}"
+        if key not in other:
+            alone.append(f"A: {name}")
+            continue
+        try:
+            ratios.append(_ratio(key, runs, other[key]))
+        except UnitError:
+            notes.append(f"{name}: the units have nothing in common")
+            continue
+        for records, side in zip(compared, (runs, other[key]), strict=True):
+            records += [record for record, _ in side]
+    for key, runs in other.items():
+        if key not in mine:
+            alone.append(f"B: {_name(key, runs)} {key.metric}")
     if not ratios:
-        refused = "".join(
-            f"; {said}" for side in (a, b) for said in [*_refused(side)][:1]
-        )
         raise CompareError(
             f"{a.name} and {b.name} have no valid metric of the same case in common (A has {len(mine)}, B "
-            f"{len(other)}{refused}): compare the same checks and parameters"
+            f"{len(other)}{_refused(a)}{_refused(b)}): compare the same checks and parameters"
+        )
+    if any(ratio.over == "samples" for ratio in ratios):
+        notes.append(
+            "an interval over samples knows the noise within a run, not between runs: measure "
+            f"{FEWEST_RUNS} runs of each side"
         )
     return Contrast(
-        a=f"{a.name} ({count(len(a.records), 'record')} of {count(a.sessions, 'session')})",
-        b=f"{b.name} ({count(len(b.records), 'record')} of {count(b.sessions, 'session')})",
-        ratios=tuple(ratios.values()),
-        changes=tuple(_changes(*(_of(side, ratios) for side in (mine, other)))),
+        a=a.title,
+        b=b.title,
+        ratios=tuple(ratios),
+        changes=tuple(_changes(*compared)),
         alone=tuple(alone),
-        notes=tuple(dict.fromkeys(notes)),
+        notes=tuple(notes),
     )
 
 
-def _refused(side: Side) -> Iterable[str]:
-    """Yield the metrics of a side that prove nothing."""
+def _partitions(side: Side) -> set[str]:
+    return {record.where for record in side.records}
+
+
+def _refused(side: Side) -> str:
+    """Return why a metric of a side is not valid; empty if all are."""
     for record in side.records:
         for metric in record.metrics:
             if not metric.verdict.is_valid:
-                yield f"{side.name}: {metric.name} is {metric.verdict.value}: {metric.reason}"
+                return f"; {side.name}: {metric.name} is {metric.verdict.value}: {metric.reason}"
+    return ""
 
 
-def _ratio(
-    key: _Key,
-    mine: Sequence[tuple[Record, MetricRecord]],
-    other: Sequence[tuple[Record, MetricRecord]],
-    a: Side,
-    b: Side,
-) -> Ratio | None:
-    """Return the ratio of one metric; None if the units cannot be converted."""
+def _ratio(key: _Key, mine: _Runs, other: _Runs) -> Ratio:
+    """Return the ratio of one metric; raises UnitError if the units cannot be converted."""
     unit, better = mine[-1][1].unit, mine[-1][1].better
-    try:
-        first, second = (
-            [convert(m.median, m.unit, unit) for _, m in side] for side in (mine, other)
-        )
-        over = "runs"
-        values = (first, second)
-        if min(len(first), len(second)) < FEWEST_RUNS:
-            over = "samples"
-            values = (_samples(mine, unit), _samples(other, unit))
-    except UnitError:
-        return None
-    middle = (median(first), median(second))
-    ratio = middle[1] / middle[0]
+    first = [convert(metric.median, metric.unit, unit) for _, metric in mine]
+    second = [convert(metric.median, metric.unit, unit) for _, metric in other]
+    over, values = "runs", (first, second)
+    if min(len(first), len(second)) < FEWEST_RUNS:
+        over, values = "samples", (_samples(mine, unit), _samples(other, unit))
+    a, b = median(first), median(second)
+    ratio = b / a
     low = high = None
-    if min(len(values[0]), len(values[1])) > 1:
+    if min(map(len, values)) > 1:
         _, least, most = interval(*values)
         # The estimate of the ranks is not the ratio of the medians, which is shown.
         low, high = min(least, ratio), max(most, ratio)
     if low is None or high is None:
         over, mark = "", "?"
-    elif low <= 1 <= high:
+    elif low - TIE <= 1 <= high + TIE:
         mark = "alike"
     elif over == "samples":  # noise between runs may explain it
         mark = "differs"
     else:
         mark = "better" if (low > 1) == (better == "more") else "worse"
     return Ratio(
-        case=_name(key, mine[0][0]),
-        metric=key[2],
+        case=_name(key, mine),
+        metric=key.metric,
         unit=unit,
-        a=middle[0],
-        b=middle[1],
+        a=a,
+        b=b,
         runs=(len(first), len(second)),
         ratio=ratio,
         low=low,
         high=high,
         over=over,
         mark=mark,
-        per_tib=_share(ratio, a.tib, b.tib) if "/s" in unit else None,
-        per_server=_share(ratio, a.servers, b.servers) if "/s" in unit else None,
     )
 
 
-def _name(key: _Key, record: Record) -> str:
-    """Return the case as all tables name it, after its partition if both sides have several."""
-    place, *_ = key
-    return " ".join(filter(None, (place.strip(), record.short_name, _variant(record))))
-
-
-def _variant(record: Record) -> str:
-    return "" if record.variant in (None, "", "sound") else str(record.variant)
-
-
-def _share(ratio: float, a: float | None, b: float | None) -> float | None:
-    return ratio * a / b if a and b else None
-
-
-def _samples(side: Sequence[tuple[Record, MetricRecord]], unit: str) -> list[float]:
+def _samples(side: _Runs, unit: str) -> list[float]:
     """Return the samples of all runs of a side."""
-    return [
-        convert(s, m.unit, unit) for _, m in side for s in numbers(m.samples) if s > 0
-    ]
-
-
-def _of(side: _Metrics, keys: Collection[_Key]) -> list[Record]:
-    """Return the records of a side that some of its ratios rest on."""
-    return [
-        record for key, entries in side.items() if key in keys for record, _ in entries
-    ]
+    samples: list[float] = []
+    for _, metric in side:
+        for sample in numbers(metric.samples):
+            if sample > 0:
+                samples.append(convert(sample, metric.unit, unit))
+    return samples
 
 
 def _changes(a: Collection[Record], b: Collection[Record]) -> Iterable[Difference]:
     """Yield the facts that differ: of the fingerprints, the targets, the scale and the settings."""
     first, second = _facts(a), _facts(b)
     for name in {**first, **second}:
-        if name not in _NOT_TOLD and first.get(name) != second.get(name):
+        if name not in _LEFT_OUT and first.get(name) != second.get(name):
             yield Difference(
                 name, _some(first.get(name, ())), _some(second.get(name, ()))
             )
 
 
-def _facts(records: Collection[Record]) -> dict[str, tuple[str, ...]]:
+def _facts(records: Collection[Record]) -> dict[str, list[str]]:
     """Return the values of every fact in some records, each once."""
-    found: dict[str, dict[str, None]] = {}
+    found: dict[str, set[str]] = {}
     for record in records:
-        target = record.target if isinstance(record.target, Mapping) else {}
-        facts: dict[str, Any] = {
-            f"target.{key}": value for key, value in target.items()
-        }
-        facts |= {"tier": record.tier, "nodes of the case": record.nodes}
-        facts |= {f"-S {key}": value for key, value in record.overridden.items()}
+        facts: dict[str, Any] = {"tier": record.tier, "nodes of the case": record.nodes}
+        if isinstance(record.target, Mapping):
+            for key, value in record.target.items():
+                facts[f"target.{key}"] = value
+        for key, value in record.overridden.items():
+            facts[f"-S {key}"] = value
         facts |= record.fingerprint
         for key, value in facts.items():
             if value is not None:
-                found.setdefault(key, {})[str(value)] = None
-    return {key: tuple(sorted(values)) for key, values in found.items()}
+                found.setdefault(key, set()).add(str(value))
+    return {key: sorted(values) for key, values in found.items()}
 
 
 def _some(values: Sequence[str]) -> str:
     more = f" and {len(values) - 3} more" if len(values) > 3 else ""
     return ", ".join(values[:3]) + more
-
-
-def told(ratios: Sequence[Ratio]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-    """Return headings, and a row of cells for each ratio; shares that no row has are left out."""
-
-    def share(value: float | None) -> str:
-        return "-" if value is None else f"{value:.3f}"
-
-    stars = {"runs": "", "samples": " *"}
-    rows = [
-        {
-            "A": with_unit(one.a, one.unit),
-            "B": with_unit(one.b, one.unit),
-            "runs": "/".join(map(str, one.runs)),
-            "B / A": share(one.ratio),
-            "95 %": f"{share(one.low)} to {share(one.high)}{stars[one.over]}"
-            if one.over
-            else "-",
-            "per server": share(one.per_server),
-            "per TiB": share(one.per_tib),
-            "": one.mark,
-        }
-        for one in ratios
-    ]
-    shown = [
-        h
-        for h in rows[0]
-        if not h.startswith("per ") or any(row[h] != "-" for row in rows)
-    ]
-    return tuple(shown), [tuple(row[heading] for heading in shown) for row in rows]

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Sequence
 from typing import Final
 
 from iogauge.core.measurement import Quantity
-from iogauge.core.units import format_bytes
 from iogauge_extras.compare.logs import Figures
 from iogauge_extras.darshan.log import (
     ALL_RANKS,
     COUNTED,
-    READ,
     DarshanLog,
     FileRecord,
     total,
@@ -37,16 +34,15 @@ _SHARES: Final = {
     "unaligned accesses": ("FILE_NOT_ALIGNED",),
 }
 
-#: Modules that trace what others count.
-_TRACES: Final = re.compile(r"DXT_\w+|HEATMAP")
+#: Modules that trace what others count, or that have layouts.
+_TRACES: Final = re.compile(r"DXT_\w+|HEATMAP|LUSTRE")
 
 
 def of_log(name: str, log: DarshanLog) -> Figures:
     """Return the figures of a Darshan log: seconds, bytes, shares in percent, ratios.
 
     The time of a module is that of its slowest rank (Darshan's ``agg_time_by_slowest``). Metadata time is a share of POSIX
-    time over all ranks. POSIX over MPI-IO bytes covers the files that MPI-IO opened; it is above 1 if data sieving reads or
-    writes more than was asked for.
+    time over all ranks.
     """
     posix = log.of("POSIX")
     values = {"run time": Quantity(log.run_seconds, "s")}
@@ -60,16 +56,12 @@ def of_log(name: str, log: DarshanLog) -> Figures:
             )
             values[f"{module} bytes read"] = Quantity(read, "B")
             values[f"{module} bytes written"] = Quantity(written, "B")
-    values |= _amplification(log)
     values |= _posix_values(posix)
     facts = {
         "command": log.command,
         "tasks": str(log.tasks),
         "Darshan": log.library_version or f"log format {log.format_version}",
         "modules": ", ".join(log.modules),
-        "access sizes": _access_sizes(posix),
-        "file system": _file_system(posix),
-        "layout": _layouts(log.of("LUSTRE")),
     }
     return Figures(name=name, values=values, facts=facts, notes=_notes(log))
 
@@ -80,11 +72,11 @@ def _notes(log: DarshanLog) -> tuple[str, ...]:
     for module, complete in log.modules.items():
         if not complete:
             notes.append(f"module {module} is incomplete: its figures are too low")
-        elif module in READ and not log.of(module):
+        elif module in COUNTED and not log.of(module):
             notes.append(
                 f"module {module} is in the log, but darshan-parser printed nothing of it: is darshan-parser older than the log?"
             )
-        elif module not in READ and not _TRACES.fullmatch(module):
+        elif module not in COUNTED and not _TRACES.fullmatch(module):
             name = module.replace(
                 "(null)", "a module that is newer than darshan-parser"
             )
@@ -118,18 +110,6 @@ def _busy_seconds(log: DarshanLog, module: str) -> float:
     return summed + max(alone, default=0.0)
 
 
-def _amplification(log: DarshanLog) -> dict[str, Quantity]:
-    posix = log.by_file("POSIX")
-    moved = [record for file in log.by_file("MPI-IO") for record in posix.get(file, ())]
-    values = {}
-    for word, counter in (("read", "BYTES_READ"), ("written", "BYTES_WRITTEN")):
-        requested = total(log.of("MPI-IO"), counter)
-        if requested:
-            ratio = total(moved, counter) / requested
-            values[f"POSIX / MPI-IO bytes {word}"] = Quantity(ratio, "1")
-    return values
-
-
 def _posix_values(posix: Sequence[FileRecord]) -> dict[str, Quantity]:
     values = {}
     operations = total(posix, "READS", "WRITES")
@@ -146,36 +126,3 @@ def _posix_values(posix: Sequence[FileRecord]) -> dict[str, Quantity]:
         opened = {record.file for record in posix if total([record], "OPENS")}
         values["files opened"] = Quantity(len(opened), "1")
     return values
-
-
-def _access_sizes(posix: Sequence[FileRecord]) -> str:
-    """Return the four most frequent sizes, of the four that Darshan keeps of each record."""
-    counts: Counter[int] = Counter()
-    for record in posix:
-        for number in range(1, 5):
-            size = record.counters.get(f"ACCESS{number}_ACCESS", 0)
-            count = record.counters.get(f"ACCESS{number}_COUNT", 0)
-            if count > 0:
-                counts[int(size)] += int(count)
-    return ", ".join(f"{format_bytes(size)} x {n}" for size, n in counts.most_common(4))
-
-
-def _file_system(posix: Sequence[FileRecord]) -> str:
-    moved: Counter[str] = Counter()
-    for record in posix:
-        text = f"{record.fs_type} on {record.mount}"
-        moved[text] += int(total([record], "BYTES_READ", "BYTES_WRITTEN"))
-    return "".join(text for text, _ in moved.most_common(1))
-
-
-def _layouts(lustre: Sequence[FileRecord]) -> str:
-    """Return stripe count and size of the files' components; each combination once, the most frequent first."""
-    layouts: Counter[str] = Counter()
-    for record in lustre:
-        parts = []
-        for number in range(1, int(record.counters.get("NUM_COMPONENTS", 0)) + 1):
-            count = record.counters.get(f"COMP{number}_STRIPE_COUNT", 0)
-            size = record.counters.get(f"COMP{number}_STRIPE_SIZE", 0)
-            parts.append(f"{count:.0f} x {format_bytes(size)}")
-        layouts[" + ".join(parts)] += 1
-    return "; ".join(layout for layout, _ in layouts.most_common())

@@ -17,7 +17,6 @@ from typing import Final
 from iogauge.core import commands
 from iogauge.core.groups import grouped
 from iogauge.core.measurement import (
-    Moment,
     Phase,
     Quantity,
     ToolOutput,
@@ -26,20 +25,15 @@ from iogauge.core.measurement import (
 from iogauge.core.paths import project_root
 from iogauge.core.text import visible
 from iogauge.tools.darshan import KEEP_RANKS
-from iogauge.tools.parsing import excerpt, moment
+from iogauge.tools.parsing import excerpt
 from iogauge_extras.compare.logs import CompareError
 
 #: Rank of a record that sums up all ranks.
 ALL_RANKS: Final = -1
 
 
-#: Modules whose figures are derived: those of the layers have the same counters.
+#: Modules that are read; each has a section of its own in the text, if the log has it. Their counters are the same.
 COUNTED: Final = ("POSIX", "MPI-IO", "STDIO", "DFS", "H5D", "PNETCDF_VAR")
-
-#: Modules that are read; each has a section of its own in the text, if the log has it.
-READ: Final = (*COUNTED, "LUSTRE")
-
-_TEXTS: Final = ("_STRIPE_PATTERN", "_FLAGS", "_POOL_NAME")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +62,6 @@ class DarshanLog:
     library_version: str
     command: str
     tasks: int
-    moments: tuple[Moment, ...]
     run_seconds: float
     modules: Mapping[str, bool]
     records: tuple[FileRecord, ...]
@@ -117,7 +110,7 @@ _INCOMPLETE: Final = re.compile(
 def parse(text: str) -> DarshanLog:
     """Parse the output of ``darshan-parser``.
 
-    The records of :data:`COUNTED` modules and of LUSTRE are kept. Raises :class:`ToolOutputError` for
+    The records of :data:`COUNTED` modules are kept. Raises :class:`ToolOutputError` for
     text that is damaged, cut off, or not the parser's. A cut exactly between two records of the
     last module is invisible in the text: check the parser's exit status, too.
     """
@@ -138,7 +131,7 @@ def parse(text: str) -> DarshanLog:
     announced = _ANNOUNCED.findall(head)
     incomplete = sorted(set(_INCOMPLETE.findall(text)))
     for module in announced:
-        if module in READ and module not in with_records:
+        if module in COUNTED and module not in with_records:
             raise ToolOutputError(
                 f"darshan-parser: the log has a module {module}, but the text ends before its records: it is "
                 "cut off, or the module is incomplete (then --show-incomplete shows what there is)"
@@ -151,13 +144,11 @@ def parse(text: str) -> DarshanLog:
             f"darshan-parser: nprocs is {tasks:g}, run time {run_seconds:g} s: expected one task or more, "
             "and a time"
         )
-    times = {name: _number(header[name], name) for name in ("start_time", "end_time")}
     return DarshanLog(
         format_version=header["darshan log version"],
         library_version=header.get("metadata: lib_ver", ""),
         command=header["exe"].strip(),
         tasks=int(tasks),
-        moments=tuple(moment(times, name, "darshan-parser") for name in times),
         run_seconds=run_seconds,
         modules={
             module: module not in incomplete for module in (*announced, *incomplete)
@@ -180,7 +171,7 @@ def _records(text: str) -> Iterator[FileRecord]:
                 f"{excerpt(line)!r}: the text is cut off or damaged"
             )
         module, counter = columns[0], columns[3]
-        if module in READ and not counter.endswith(_TEXTS):
+        if module in COUNTED:
             key = (module, columns[1], columns[2])
             places.setdefault(key, columns[5:])
             own_name = counter.removeprefix(f"{module.replace('-', '')}_")
@@ -197,30 +188,15 @@ def _records(text: str) -> Iterator[FileRecord]:
             file="\t".join(place[:-2]),
             mount=place[-2],
             fs_type=place[-1],
-            counters=_components(of_record) if module == "LUSTRE" else of_record,
+            counters=of_record,
         )
         expected = lengths.setdefault(module, len(of_record))
-        if len(of_record) != expected and module != "LUSTRE":
+        if len(of_record) != expected:
             raise ToolOutputError(
                 f"darshan-parser: {len(of_record)} {module} counters of rank {rank}, file "
                 f"{record.file!r}, where others have {expected}: the text is cut off or damaged"
             )
         yield record
-
-
-def _components(counters: Mapping[str, float]) -> Mapping[str, float]:
-    """Return a layout in the words of Darshan 3.4.6: before it, a file had one component, which was not numbered."""
-    if "STRIPE_WIDTH" not in counters:
-        return counters
-    stripes = {
-        f"COMP1_{name}": v for name, v in counters.items() if name.startswith("OST_ID_")
-    }
-    return {
-        "NUM_COMPONENTS": 1,
-        "COMP1_STRIPE_SIZE": counters.get("STRIPE_SIZE", 0),
-        "COMP1_STRIPE_COUNT": counters["STRIPE_WIDTH"],
-        **stripes,
-    }
 
 
 def _number(text: str, name: str) -> float:
@@ -296,12 +272,12 @@ def as_output(text: str, errors: str, file: str) -> ToolOutput:
     )
     return ToolOutput(
         tool="darshan",
+        watched=True,
         version=log.library_version,
         phases=(phase,),
         tasks=log.tasks,
         command=log.command,
         parameters={"modules": tuple(log.modules)},
-        moments=log.moments,
     )
 
 

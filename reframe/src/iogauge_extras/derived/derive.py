@@ -114,18 +114,6 @@ def hold(points: Sequence[Point]) -> Derived:
     return Derived(least.value / top.value, (*top.used, least))
 
 
-def knee(points: Sequence[Point]) -> Derived:
-    """Return the x at which the line of the smallest point meets the plateau: P / (v_1 / x_1).
-
-    With so many requests in flight a queue without contention would be saturated; more of them only
-    wait (asymptotic bounds, Denning and Buzen, Computing Surveys 10(3), 1978). Raises
-    :class:`NotComputable` for a curve that still rises at its largest point.
-    """
-    top, first = plateau(points), _curve(points)[0]
-    _end_of_rise(points)
-    return Derived(top.value / (first.value / first.x), (first, *top.used))
-
-
 def scale_out(points: Sequence[Point]) -> Derived:
     """Return the efficiency of the largest against the smallest point.
 
@@ -160,12 +148,6 @@ def speedup(points: Sequence[Point], first: float) -> Derived:
         )
     best = max(curve, key=lambda point: point.value)
     return Derived(best.value / base.value, (base, best))
-
-
-def kept(points: Sequence[Point]) -> Derived:
-    """Return the value of the largest point over that of the smallest."""
-    first, *_, last = _curve(points)
-    return Derived(last.value / first.value, (first, last))
 
 
 def best_x(points: Sequence[Point]) -> Derived:

@@ -16,19 +16,25 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import reframe.core.builtins as builtins
 from pydantic import ValidationError
 from reframe.core.exceptions import SanityError
 
 from iogauge.cases.judged import JudgedCheck
-from iogauge.core import paths
+from iogauge.core import paths, vocabulary
 from iogauge.core.measurement import Metric
-from iogauge.core.words import POINTS
+from iogauge.core.vocabulary import POINTS
 from iogauge.guards.finding import Finding, Outcome
-from iogauge.judge.decide import Judgement, doubtful
-from iogauge.judge.verdict import MetricVerdict, Verdict, decide_metric, worst
+from iogauge.judge.decide import doubtful
+from iogauge.judge.verdict import (
+    Judgement,
+    MetricVerdict,
+    Verdict,
+    decide_metric,
+    worst,
+)
 from iogauge.records import journal
 from iogauge.records.record import MetricRecord, Record
 from iogauge.session.current import current, is_gate
@@ -45,6 +51,9 @@ from iogauge_extras.derived.derive import (
     Point,
     Source,
 )
+
+#: Age in days from which a record is no operand.
+MAX_AGE_DAYS: Final = 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,10 +134,6 @@ def newest_records(folder: Path, source: Source, oldest: float) -> Iterator[Reco
 class DerivedCheck(JudgedCheck):
     """Metrics computed from other cases' records; a subclass names the cases and the formulas."""
 
-    #: Age in days from which a record is no operand; 0: 30 days.
-    #: :type: int
-    max_age_days = builtins.variable(int, value=0)
-
     local = True
     executable = "true"
     tags = {"derived", "weekly", "acceptance"}
@@ -148,10 +153,6 @@ class DerivedCheck(JudgedCheck):
     def promise(self) -> tuple[Metric, ...]:
         """Return the metrics of all formulas, if these follow from the scenario alone."""
         return tuple(formula.metric for formula in self.formulas())
-
-    def declared(self) -> dict[str, Any]:
-        """Return the default of the age from which records are too old."""
-        return {"max_age_days": 30}
 
     # What a scenario may use.
 
@@ -181,24 +182,12 @@ class DerivedCheck(JudgedCheck):
             self._extras = PartitionExtras.of_partition(self.current_partition.extras)
             self._declare_references()
         except (ValidationError, ReferencesError) as error:
-            self._refuse(Verdict.ERROR, str(error))
+            self._refuse(str(error), vocabulary.OF_SITE)
         if self.pinned:
             self._refuse(
-                Verdict.ERROR,
                 "nothing is measured here that --distribute could pin to a node: exclude it, -T derived",
             )
-        self._overridden = {
-            name: value
-            for name, default in self.declared().items()
-            if (value := getattr(self, name)) and value != default
-        }
-        for variable, value in self.declared().items():
-            setattr(self, variable, getattr(self, variable) or value)
-        if self.max_age_days < 1:
-            self._refuse(
-                Verdict.ERROR,
-                f"max_age_days is {self.max_age_days}: expected 1 or more",
-            )
+        self._overridden = {}
         self.tier = self.sources()[0].tier
 
     @builtins.sanity_function
@@ -210,10 +199,10 @@ class DerivedCheck(JudgedCheck):
         except NotComputable as error:
             judgement = Judgement((), (), Verdict.INVALID, str(error))
         except (ReferencesError, OSError) as error:
-            self._refuse(Verdict.ERROR, str(error))
+            self._refuse(str(error))
         self._judgement = judgement
         self._record(judgement)
-        message = self._said(judgement.verdict, judgement.reason)
+        message = self._message(judgement.verdict, judgement.reason)
         if judgement.verdict in (Verdict.INVALID, Verdict.ERROR):
             raise SanityError(message)
         if (
@@ -230,7 +219,7 @@ class DerivedCheck(JudgedCheck):
         """Read the operands, compute the metrics, and judge them."""
         sources = self.sources()
         self._await(sources)
-        oldest = time.time() - self.max_age_days * 86400
+        oldest = time.time() - MAX_AGE_DAYS * 86400
         folder = paths.history_dir() / self.current_system.name
         declared = self.current_partition.extras.get("target", {}).get("uuid")
         operands = []
@@ -319,7 +308,7 @@ class DerivedCheck(JudgedCheck):
             POINTS,
             outcome,
             saw,
-            f"a valid record of every point, at most {self.max_age_days} days old, in tier {self.tier}, "
+            f"a valid record of every point, at most {MAX_AGE_DAYS} days old, in tier {self.tier}, "
             "with nothing overridden",
             metric=metric.name,
         )

@@ -10,13 +10,11 @@ from typing import Any, Literal
 import reframe.core.builtins as builtins
 from reframe.core.runtime import runtime
 
-from iogauge.cases.fio import span_of_boxes
 from iogauge.core.groups import grouped
 from iogauge.core.measurement import Metric
 from iogauge.core.units import dimension
 from iogauge.site.extras import PartitionExtras
 from iogauge.site.references import leaves
-from iogauge.site.topology import Servers
 from iogauge_extras.derived import derive
 from iogauge_extras.derived.derive import NotComputable, Operands, Source
 from iogauge_extras.derived.derived_check import DerivedCheck, Formula
@@ -212,43 +210,26 @@ class BoxScalingCheck(DerivedCheck):
     block: str
     tasks: int
 
-    @property
-    def _servers(self) -> Servers:
-        assert (
-            self.site.topology and self.site.topology.servers
-        )  # the partitions have boxes
-        return self.site.topology.servers
-
-    def _spans(self) -> Mapping[str, float]:
-        """Return all servers first, then what they are compared with, each with its number on the curve."""
-        return {"all": 0, "one-box": 0}
-
     def sources(self) -> tuple[Source, ...]:
-        """Return the reads from each span."""
+        """Return the reads from all servers, and those from one box."""
         here = self.current_partition.name
-        alike = {"block": self.block, "tasks": self.tasks}
-        return tuple(
-            self.source("RandomRead", here, x=float(x), fixed={**alike, "span": span})
-            for span, x in self._spans().items()
-        )
+        found = []
+        for span in ("all", "one-box"):
+            fixed = {"block": self.block, "tasks": self.tasks, "span": span}
+            found.append(self.source("RandomRead", here, fixed=fixed))
+        return tuple(found)
 
     def formulas(self, *operands: Operands) -> Sequence[Formula]:
         """Return the share of what as many boxes would do if each did as much as the first."""
-        count, of_box = self._servers.count, self._servers.per_box or 1
-        against = partial(derive.scale_out_against, servers=count, of_baseline=of_box)
+        topology = self.site.topology
+        assert topology and topology.servers  # the partitions have boxes
+        servers = topology.servers
+        against = partial(
+            derive.scale_out_against,
+            servers=servers.count,
+            of_baseline=servers.per_box or 1,
+        )
         return [Formula(Metric("read_iops_scale_out", "1"), "read_iops", against)]
-
-
-class BoxCurveCheck(BoxScalingCheck):
-    """Random reads over the number of boxes that hold the files, from one to all."""
-
-    def _spans(self) -> Mapping[str, float]:
-        boxes = self._servers.boxes
-        return {"all": boxes, **{span_of_boxes(n): n for n in range(1, boxes)}}
-
-    def formulas(self, *operands: Operands) -> Sequence[Formula]:
-        """Return how well a straight line through the origin describes the operations."""
-        return [Formula(Metric("read_iops_fit", "1"), "read_iops", derive.fit)]
 
 
 def _bounds_above(of_metric: Sequence[tuple[str, str, Any]]) -> bool:

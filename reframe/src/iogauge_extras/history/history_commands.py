@@ -1,15 +1,21 @@
-"""Commands over the history: calibrate, and the trend of status."""
+"""Commands over the history: calibrate."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
 
 import typer
 
 from iogauge.cli.screen import Name, Since, System, say, slips
 from iogauge.core import paths
+from iogauge.core.groups import grouped
 from iogauge.core.text import visible_lines
 from iogauge.records.query import Choice
+from iogauge_extras.history import proposal
+from iogauge_extras.history.proposal import Proposal
 
 
 def propose_references(
@@ -25,26 +31,45 @@ def propose_references(
     lower: Annotated[
         str | None, typer.Option(help="Allow softer references, for this reason.")
     ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
 ) -> None:
     """Propose references from what was measured, as a diff to review."""
-    from iogauge_extras.history import proposal  # with what reads and writes sites
-
     with slips(ValueError):
         choice = Choice(system=system, name=name, since=since)
-        folder, metrics = paths.history_dir(), metric or ()
-        fine = proposal.calibrate(
-            folder, choice, metrics, lower, write=write, say=_tell
-        )
-    raise typer.Exit(0 if fine else 1)
+        found = proposal.calibrate(paths.history_dir(), choice, metric or (), lower)
+        if write:
+            for file, proposed in found.items():
+                if proposed.diff(""):
+                    proposal.write_text(file, proposed.after)
+    if as_json:
+        typer.echo(to_json(found))
+    else:
+        for file, proposed in found.items():
+            _show(file, proposed, write)
+    raise typer.Exit(int(any(proposed.refused for proposed in found.values())))
 
 
-def _tell(text: str) -> None:
-    """Print a line; a diff, which has several, as it is."""
-    say(text) if "\n" not in text else typer.echo(visible_lines(text))
+def to_json(found: dict[Path, Proposal]) -> str:
+    """Return the outcomes and the diff of every system."""
+    systems = []
+    for file, proposed in found.items():
+        outcomes = [asdict(outcome) for outcome in proposed.outcomes]
+        diff = proposed.diff(str(file))
+        system = file.parent.name
+        systems.append({"system": system, "outcomes": outcomes, "diff": diff})
+    return json.dumps(systems, indent=2)
 
 
-def show_trend(*words: Any) -> int:
-    """Print which metrics have become worse, see :func:`iogauge_extras.history.shown.show_trend`; return the exit status."""
-    from iogauge_extras.history import shown
-
-    return shown.show_trend(*words)
+def _show(file: Path, proposed: Proposal, write: bool) -> None:
+    """Print what happened to each metric, a text once with its metrics, and the diff."""
+    alike = grouped(proposed.outcomes, lambda one: f"{one.state}: {one.text}")
+    for text, outcomes in alike.items():
+        say(f"{file.parent.name}: {text}")
+        for outcome in outcomes:
+            say(f"  {outcome.name}")
+    diff = proposed.diff(str(file))
+    if not diff:
+        say(f"{file}: nothing to change")
+        return
+    typer.echo(visible_lines(diff))
+    say(f"{file}: " + ("written" if write else "not written: review, then --write"))

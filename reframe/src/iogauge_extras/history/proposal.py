@@ -10,28 +10,23 @@ from __future__ import annotations
 import difflib
 import math
 import os
-import sqlite3
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import date, datetime, timezone
 from pathlib import Path
 from typing import Any, Final, Literal
 
 from iogauge.core import untrusted, yamlfile
-from iogauge.core.groups import grouped
-from iogauge.core.paths import written_beside
-from iogauge.core.text import did_you_mean
+from iogauge.core.paths import scratch_file
 from iogauge.core.units import format_value, with_unit
-from iogauge.core.yamlfile import LIMIT_BYTES
 from iogauge.records import query
-from iogauge.records.record import Record
 from iogauge.site import settings
 from iogauge.site.folders import LOCAL, NAME, site_dir
 from iogauge.site.reference_notes import ACCEPTED
 from iogauge.site.references import FILE, SOURCES, XFAIL, find_mistakes
 from iogauge_extras.history import yamledit
-from iogauge_extras.history.quantiles import normal_quantile
+from iogauge_extras.history.position import FilePosition, Key, position_of
 from iogauge_extras.history.runs import (
     Better,
     CalibrateError,
@@ -43,26 +38,18 @@ from iogauge_extras.history.runs import (
     summary_of,
     without_valid_run,
 )
-from iogauge_extras.history.statistics import CONFIDENCE
+from iogauge_extras.history.statistics import REACH
 
 _SOURCE: Final = "calibrated by iogauge from records of this site"
 _NOTE: Final = "(values marked calibrated are from records of this site)"
 
 
-def _rounded(value: float) -> float | int:
-    short = float(f"{value:.5g}")
-    return int(short) if short == int(short) and abs(short) < 1e15 else short
-
-
 def _share(bound: float, value: float, better: Better) -> float | int:
     """Return a bound as ReFrame's share of the value, four digits, rounded to the strict side."""
-    share = bound / value - 1
-    rounded = (
-        math.ceil(share * 1e4 - 1e-7)
-        if better == "more"
-        else math.floor(share * 1e4 + 1e-7)
-    )
-    return rounded / 1e4 if rounded else 0
+    parts = (bound / value - 1) * 1e4
+    if better == "more":
+        return math.ceil(parts - 1e-7) / 1e4 or 0
+    return math.floor(parts + 1e-7) / 1e4 or 0
 
 
 def follow(
@@ -73,8 +60,8 @@ def follow(
     better: Better,
     accepted: bool,
     lower: str | None,
-) -> tuple[list[Any], str] | None:
-    """Return the new reference and a note for the reader; None if it stays.
+) -> list[Any] | None:
+    """Return the new reference; None if the old one stays.
 
     The value moves to the median if that is certainly better. The bound moves only to the stricter
     side. Once the value was ``accepted``, the bound moves only together with the value. With the
@@ -82,17 +69,19 @@ def follow(
     certainly worse and there is no reason.
     """
     side, sign = (1, 1) if better == "more" else (2, -1)
-    value, bound, note = _rounded(summary.median), summary.bound, ""
+    value = float(f"{summary.median:.5g}")
+    if value.is_integer():
+        value = int(value)
+    bound = summary.bound
     if old is None:
-        leaf: list[Any] = [value, None, None, unit]
-        leaf[side] = _share(bound, value, better)
-        return leaf, ""
-    before, share, leaf = float(old[0]), old[side], list(old)
-    bound_before = None if share is None or share == -1 else before * (1 + share)
+        old = [value, None, None, unit]
+        lower = "new"
+    new = list(old)
+    before, share = float(old[0]), old[side]
     gain = sign * math.log(summary.median / before)
-    doubt = normal_quantile((1 + CONFIDENCE) / 2) * summary.error
+    doubt = REACH * summary.error
     if lower or gain > doubt:
-        leaf[0] = value
+        new[0] = value
     elif gain < -doubt:
         verb = "lower" if better == "more" else "raise"
         raise Refused(
@@ -102,20 +91,19 @@ def follow(
     elif accepted:
         return None
     if not lower:
-        if bound_before is not None and sign * bound < sign * bound_before:
-            bound = bound_before
-            note = (
-                f"the bound stays at {format_value(bound)}; the noise alone would ask for "
-                f"{format_value(summary.bound)}"
-            )
-        bound = min(bound, float(leaf[0]), key=lambda one: sign * one)
-    if leaf[0] == old[0] and bound == bound_before:
-        return None
-    leaf[side] = _share(bound, float(leaf[0]), better)
-    return (leaf, note) if leaf != list(old) else None
+        if share is not None and share != -1:
+            kept = before * (1 + share)
+            if sign * kept >= sign * bound:
+                bound = kept
+                if new[0] == old[0]:
+                    return None
+        bound = min(bound, float(new[0]), key=lambda least: sign * least)
+    new[side] = _share(bound, float(new[0]), better)
+    return new if new != list(old) else None
 
 
-def _at(data: Any, path: Sequence[yamledit.Key]) -> Any:
+def _at(data: Any, path: Sequence[Key]) -> Any:
+    """Return the value at a path; None if there is none."""
     for key in path:
         if not isinstance(data, dict) or key not in data:
             return None
@@ -134,11 +122,11 @@ class MetricOutcome:
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """The old and the new text of the file, and what happened to each metric."""
+    """The old and the new text of a file, and what happened to each metric."""
 
     before: str
     after: str
-    outcomes: list[MetricOutcome] = field(default_factory=list)
+    outcomes: list[MetricOutcome]
 
     @property
     def refused(self) -> bool:
@@ -147,62 +135,31 @@ class Proposal:
 
     def diff(self, file: str) -> str:
         """Return a unified diff; returns "" if nothing changes."""
-        return "".join(
-            line if line.endswith("\n") else f"{line}\n"
-            for line in difflib.unified_diff(
-                self.before.splitlines(keepends=True),
-                self.after.splitlines(keepends=True),
-                file,
-                file,
-            )
-        )
+        before = self.before.splitlines()
+        after = self.after.splitlines()
+        lines = difflib.unified_diff(before, after, file, file, lineterm="")
+        return "".join(f"{line}\n" for line in lines)
 
 
-def _remark(
-    runs: Runs,
-    summary: SeriesSummary,
-    accepted: Sequence[Any],
-    reason: str | None,
-    day: date,
-) -> str:
-    words = [
-        f"calibrated {day}, {summary.runs} runs {runs.times[0]:%Y-%m-%d} to {runs.times[-1]:%Y-%m-%d}",
-        f"spread {summary.spread:.1%}",
-        f"nodes {runs.provenance('nodes')}",
-        f"stack {runs.provenance('stack')}",
-        f"series {runs.series[-1]}",
-        f"accepted {accepted[0]} on {accepted[2]}",
-    ]
-    if reason:
-        words.append(f"softened because {' '.join(reason.split())}")
-    return ", ".join(words)
+@dataclass(frozen=True, slots=True)
+class _Candidate:
+    """Runs of a metric, where their reference stands, and what they show."""
 
+    runs: Runs
+    position: FilePosition
+    summary: SeriesSummary
 
-def _apply(
-    text: str,
-    data: dict[str, Any],
-    check: str,
-    position: yamledit.FilePosition,
-    new: list[Any],
-    accepted: Sequence[Any],
-    remark: str,
-) -> str:
-    """Return the file's text with one reference set, together with its source and remarks."""
-    path, name = (check, *position.keys), ".".join(map(str, position.keys))
-    if check not in data:
-        text = yamledit.put(text, (SOURCES, check), _SOURCE)
-        if position.index:
-            text = yamledit.put(text, (check, "$index"), list(position.index))
-    elif data[SOURCES][check] != _SOURCE:
-        text = yamledit.add_words(text, (SOURCES, check), _NOTE)
-    text = yamledit.put(text, path, new, f"{name}: {remark}", f"{name}: calibrated")
-    if _at(data, (ACCEPTED, *path)) is None:
-        text = yamledit.put(text, (ACCEPTED, *path), accepted)
-    return text
+    @property
+    def path(self) -> tuple[Key, ...]:
+        """Return the keys of the reference in the file."""
+        return (self.runs.record.check, *self.position.keys)
 
-
-#: Runs of a metric, where their reference stands, and what they show.
-_Candidate = tuple[Runs, yamledit.FilePosition, SeriesSummary]
+    @property
+    def kind(self) -> str:
+        """Return what distinguishes the runs of one entry."""
+        record = self.runs.record
+        scale = f"nodes={record.nodes}, tasks_per_node={record.tasks_per_node}"
+        return f"environment={record.environment}, tier={record.tier}, {scale}, {record.short_name}"
 
 
 def _examine(
@@ -210,11 +167,11 @@ def _examine(
 ) -> _Candidate:
     """Return a candidate from the runs of a metric; raises :class:`Refused`."""
     check = runs.record.check
-    position = yamledit.position_of(data.get(check), runs.record, runs.metric)
+    position = position_of(data.get(check), runs.record, runs.metric)
     check_one_series(runs)
     limit = max_spread(runs.record.partition, check)
     summary = summary_of(runs.times, runs.values, better=runs.better, max_spread=limit)
-    return runs, position, summary
+    return _Candidate(runs, position, summary)
 
 
 def propose(
@@ -230,108 +187,118 @@ def propose(
     there is no such partition. ``lower`` is the reason to make references softer; None forbids that. Raises
     :class:`CalibrateError` if the file has mistakes.
     """
-    try:
-        data = yamlfile.parse(text, FILE) or {}
-    except yamlfile.YamlError as error:
-        raise CalibrateError(str(error)) from error
-    if mistakes := "; ".join(f"{FILE}: {mistake}" for mistake in find_mistakes(data)):
-        raise CalibrateError(mistakes)
+    data = _data(text)
     outcomes: list[MetricOutcome] = []
-    candidates: dict[tuple[yamledit.Key, ...], list[_Candidate]] = {}
+    candidates: list[_Candidate] = []
 
     def refuse(runs: Runs, why: Refused) -> None:
-        text = f"{why}{runs.left_out}"
-        outcomes.append(MetricOutcome(name=runs.name, state=why.state, text=text))
+        said = f"{why}{runs.left_out}"
+        outcomes.append(MetricOutcome(name=runs.name, state=why.state, text=said))
 
     for runs in all_runs:
         try:
-            candidate = _examine(runs, data, max_spread)
-            path = (runs.record.check, *candidate[1].keys)
-            candidates.setdefault(path, []).append(candidate)
+            candidates.append(_examine(runs, data, max_spread))
         except Refused as error:
             refuse(runs, error)
     after = text
-    for path, rivals in candidates.items():
-        for candidate in rivals:
-            try:
-                _check_rivals(candidate, rivals)
-                after, outcome = _settle(after, path, candidate, lower, today)
-                outcomes.append(outcome)
-            except Refused as error:
-                refuse(candidate[0], error)
-    if wrong := "; ".join(map(str, find_mistakes(yamlfile.parse(after, FILE) or {}))):
-        raise CalibrateError(f"the proposal would not be read: {wrong}")
+    for candidate in candidates:
+        kinds = [rival.kind for rival in candidates if rival.path == candidate.path]
+        try:
+            if len(kinds) > 1:
+                raise Refused(
+                    f"its entry holds for {len(kinds)} kinds of runs ({' beside '.join(kinds)}): name the "
+                    "difference in $index, or choose with -n or --since"
+                )
+            after, outcome = _settle(after, candidate, lower, today)
+            outcomes.append(outcome)
+        except Refused as error:
+            refuse(candidate.runs, error)
+    _data(after)
     return Proposal(text, after, outcomes)
 
 
-def _check_rivals(candidate: _Candidate, rivals: Sequence[_Candidate]) -> None:
-    """Raise :class:`Refused` if one entry would hold for several kinds of runs."""
-    if len(rivals) == 1:
-        return
-
-    def described(record: Record) -> dict[str, str]:
-        kept = {
-            name: str(getattr(record, name)) for name in (*yamledit.KEPT, "environment")
-        }
-        return kept | {k: str(v) for k, v in record.parameters.items()}
-
-    own = described(candidate[0].record)
-    others = [described(rival[0].record) for rival in rivals if rival is not candidate]
-    differing = [
-        f"{name}={own[name]} beside {', '.join(sorted({other.get(name, '') for other in others}))}"
-        for name in own
-        if any(other.get(name) != own[name] for other in others)
-    ]
-    raise Refused(
-        f"its entry holds for {len(rivals)} kinds of runs ({'; '.join(differing)}): name the difference in "
-        "$index, or choose with -n or --since"
-    )
+def _data(text: str) -> dict[str, Any]:
+    """Return what a file of references says; raises :class:`CalibrateError` for mistakes."""
+    try:
+        data: dict[str, Any] = yamlfile.parse(text, FILE) or {}
+    except yamlfile.YamlError as error:
+        raise CalibrateError(str(error)) from error
+    mistakes = [f"{FILE}: {mistake}" for mistake in find_mistakes(data)]
+    if mistakes:
+        raise CalibrateError("; ".join(mistakes))
+    return data
 
 
 def _settle(
-    text: str,
-    path: tuple[yamledit.Key, ...],
-    candidate: _Candidate,
-    lower: str | None,
-    today: date,
+    text: str, candidate: _Candidate, lower: str | None, today: date
 ) -> tuple[str, MetricOutcome]:
     """Return the text with one candidate's reference, and the outcome; raises :class:`Refused`."""
-    runs, position, summary = candidate
-    data = yamlfile.parse(text, FILE) or {}
-    old, kept = _at(data, path), _at(data, (ACCEPTED, *path))
+    runs, summary, path = candidate.runs, candidate.summary, candidate.path
+    data = _data(text)
+    old, first = _at(data, path), _at(data, (ACCEPTED, *path))
     if old is not None and old[0] == XFAIL:
         raise Refused(f"its failure is expected ({old[1]}): remove {XFAIL} first")
     if old is not None and old[3] != runs.unit:
         raise Refused(
             f"its reference is in {old[3]!r}, the records are in {runs.unit!r}"
         )
-    since = _since_accepted(kept, summary.median)
-    words: dict[str, Any] = {"unit": runs.unit, "better": runs.better, "lower": lower}
-    try:
-        change = follow(summary, old, accepted=kept is not None, **words)
-    except Refused as error:
-        raise Refused(f"{error}{since}") from error
+    since = ""
+    if first is not None:
+        share = summary.median / float(first[0]) - 1
+        since = f" ({share:+.1%} of what was accepted on {first[2]}: {format_value(float(first[0]))})"
     figures = (
         f"median {with_unit(summary.median, runs.unit)} of {summary.runs} runs{runs.left_out}, spread "
         f"{summary.spread:.1%}{since}"
     )
-    if change is None:
+    try:
+        new = follow(
+            summary,
+            old,
+            unit=runs.unit,
+            better=runs.better,
+            accepted=first is not None,
+            lower=lower,
+        )
+    except Refused as error:
+        raise Refused(f"{error}{since}") from error
+    if new is None:
         return text, MetricOutcome(name=runs.name, state="holds", text=figures)
-    new, note = change
-    accepted = kept or [old[0] if old is not None else new[0], runs.unit, today]
-    remark = _remark(runs, summary, accepted, lower if old else None, today)
-    after = _apply(text, data, path[0], position, new, accepted, remark)  # type: ignore[arg-type]
-    wide = ", ".join(map(repr, position.wide))
-    notes = [note, f"the entry {wide} holds for other cases too" if wide else ""]
-    message = "; ".join(filter(None, ["changed" if old else "new", figures, *notes]))
+    accepted = first or [(old or new)[0], runs.unit, today]
+    remark = (
+        f"calibrated {today}, {summary.runs} runs {runs.times[0]:%Y-%m-%d} to {runs.times[-1]:%Y-%m-%d}, spread "
+        f"{summary.spread:.1%}, series {runs.series[-1]}, accepted {accepted[0]} on {accepted[2]}"
+    )
+    if lower and old:
+        remark += f", softened because {' '.join(lower.split())}"
+    after = _apply(text, data, candidate, new, accepted, remark)
+    message = f"{'changed' if old else 'new'}; {figures}"
+    if candidate.position.wide:
+        wide = ", ".join(map(repr, candidate.position.wide))
+        message += f"; the entry {wide} holds for other cases too"
     return after, MetricOutcome(name=runs.name, state="proposed", text=message)
 
 
-def _since_accepted(accepted: Sequence[Any] | None, median: float) -> str:
-    if accepted is None:
-        return ""
-    share = median / float(accepted[0]) - 1
-    return f" ({share:+.1%} of what was accepted on {accepted[2]}: {format_value(float(accepted[0]))})"
+def _apply(
+    text: str,
+    data: Mapping[str, Any],
+    candidate: _Candidate,
+    new: list[Any],
+    accepted: Sequence[Any],
+    remark: str,
+) -> str:
+    """Return the file's text with one reference set, together with its source and remarks."""
+    position, path = candidate.position, candidate.path
+    check, name = str(path[0]), ".".join(map(str, position.keys))
+    if check not in data:
+        text = yamledit.put(text, (SOURCES, check), _SOURCE)
+        if position.index:
+            text = yamledit.put(text, (check, "$index"), list(position.index))
+    elif data[SOURCES][check] != _SOURCE and _NOTE not in data[SOURCES][check]:
+        text = yamledit.put(text, (SOURCES, check), f"{data[SOURCES][check]} {_NOTE}")
+    text = yamledit.put(text, path, new, f"{name}: {remark}", f"{name}: calibrated")
+    if _at(data, (ACCEPTED, *path)) is None:
+        text = yamledit.put(text, (ACCEPTED, *path), list(accepted))
+    return text
 
 
 def site_limits(folder: Path) -> Callable[[str, str], float]:
@@ -343,7 +310,8 @@ def site_limits(folder: Path) -> Callable[[str, str], float]:
         raise CalibrateError(
             f"{folder}: no such site; its records have nothing to be a reference of"
         )
-    if mistakes := settings.read_site(folder)[1]:
+    mistakes = settings.read_site(folder)[1]
+    if mistakes:
         raise CalibrateError("; ".join(map(str, mistakes)))
     partitions = settings.partitions(folder)
 
@@ -355,91 +323,46 @@ def site_limits(folder: Path) -> Callable[[str, str], float]:
     return limit
 
 
-def _chosen(
-    history: sqlite3.Connection, choice: query.Choice, metrics: Sequence[str]
-) -> query.Condition:
-    """Return the condition of the chosen rows; raises ValueError if there are none."""
-    present = query.column(history, "SELECT DISTINCT name FROM metric ORDER BY name")
-    for name in metrics:
-        if name not in present:
-            raise CalibrateError(
-                f"no record has the metric {name!r}{did_you_mean(name, present)}; there are: "
-                f"{', '.join(present) or 'none'}"
-            )
-    chosen = choice.condition(history)
-    if metrics:
-        chosen = query.every(chosen, query.among("metric", metrics))
-    if not query.rows(history, "1", chosen, "LIMIT 1"):
-        raise CalibrateError("no record is chosen: see what 'iogauge history' lists")
-    return chosen
-
-
 def calibrate(
-    history_folder: Path,
-    choice: query.Choice,
-    metrics: Sequence[str],
-    lower: str | None,
-    *,
-    write: bool,
-    say: Callable[[str], None],
-) -> bool:
-    """Say what follows for every system's references, and write them if asked to.
+    folder: Path, choice: query.Choice, metrics: Sequence[str], lower: str | None
+) -> dict[Path, Proposal]:
+    """Return what follows from a history for the references of every system, by their file.
 
-    Returns whether nothing was refused. Raises ValueError for an impossible choice,
-    and :class:`CalibrateError` for a broken site.
+    Raises ValueError for an impossible choice, and :class:`CalibrateError` for a broken site.
     """
     if lower is not None and not lower.strip():
         raise CalibrateError(
             "--lower: expected the reason, which is kept beside the reference"
         )
-    with closing(query.connect(history_folder)) as history:
-        chosen = _chosen(history, choice, metrics)
+    found = {}
+    today = datetime.now(timezone.utc).date()
+    with closing(query.connect(folder)) as history:
+        chosen = choice.condition(history)
+        if metrics:
+            chosen = query.every(chosen, query.among("metric", metrics))
         listed = query.rows(history, "DISTINCT system", chosen, "ORDER BY system")
         systems = [row["system"] for row in listed]
-        runs, without = {}, {}
-        for system in systems:
-            of_system = query.Condition("system = ?", (system,))
-            mine = query.every(chosen, of_system)
-            runs[system] = runs_of(history_folder, history, mine)
-            without[system] = without_valid_run(history, mine)
-    refused = False
-    for system in systems:
-        if not NAME.fullmatch(system):  # a record may say anything
+        if not systems:
             raise CalibrateError(
-                f"records of a system named {system!r}: no site has such a name"
+                "no record is chosen: see what 'iogauge history' lists"
             )
-        if system == LOCAL and not choice.system and len(systems) > 1:
-            say(
-                f"{LOCAL}: left out, because nobody described that machine; name it with --system={LOCAL}"
-            )
-            continue
-        file = site_dir(system) / FILE
-        proposal = propose(
-            read_text(file),
-            runs[system],
-            site_limits(file.parent),
-            lower,
-            datetime.now(timezone.utc).date(),
-        )
-        told = [(one.name, f"{one.state}: {one.text}") for one in proposal.outcomes]
-        told += [(name, f"left out: {why}") for name, why in without[system]]
-        for what, named in grouped(told, lambda one: one[1]).items():
-            say(f"{system}: {what}")
-            for name, _ in named:
-                say(f"  {name}")
-        refused = refused or proposal.refused
-        diff = proposal.diff(str(file))
-        if not diff:
-            say(f"{file}: nothing to change")
-            continue
-        say(diff)
-        if write:
-            try:
-                write_text(file, proposal.after)
-            except OSError as error:
-                raise CalibrateError(f"{file}: not written: {error}") from error
-        say(f"{file}: " + ("written" if write else "not written: review, then --write"))
-    return not refused
+        if LOCAL in systems and len(systems) > 1:
+            systems.remove(LOCAL)  # nobody described that machine
+        for system in systems:
+            if not NAME.fullmatch(system):  # a record may say anything
+                raise CalibrateError(
+                    f"records of a system named {system!r}: no site has such a name"
+                )
+            mine = query.every(chosen, query.Condition("system = ?", (system,)))
+            runs = runs_of(folder, history, mine)
+            file = site_dir(system) / FILE
+            limits = site_limits(file.parent)
+            proposal = propose(read_text(file), runs, limits, lower, today)
+            for name, why in without_valid_run(history, mine):
+                outcome = MetricOutcome(name=name, state="left out", text=why)
+                proposal.outcomes.append(outcome)
+            found[file] = proposal
+    return found
 
 
 def read_text(file: Path) -> str:
@@ -448,7 +371,7 @@ def read_text(file: Path) -> str:
     Raises :class:`CalibrateError`.
     """
     try:
-        return untrusted.read_bytes(file, LIMIT_BYTES).decode("utf-8")
+        return untrusted.read_bytes(file, yamlfile.LIMIT_BYTES).decode("utf-8")
     except FileNotFoundError:
         return ""
     except (OSError, UnicodeDecodeError) as error:
@@ -456,8 +379,11 @@ def read_text(file: Path) -> str:
 
 
 def write_text(file: Path, text: str) -> None:
-    """Replace a file's text in one step and keep its mode; raises OSError."""
+    """Replace a file's text in one step and keep its mode; raises :class:`CalibrateError`."""
     file = file.resolve()
-    with written_beside(file, text.encode()) as scratch:
-        os.chmod(scratch, file.stat().st_mode & 0o777 if file.exists() else 0o644)
-        os.rename(scratch, file)
+    try:
+        with scratch_file(file, text.encode()) as scratch:
+            os.chmod(scratch, file.stat().st_mode & 0o777 if file.exists() else 0o644)
+            os.rename(scratch, file)
+    except OSError as error:
+        raise CalibrateError(f"{file}: not written: {error}") from error

@@ -17,6 +17,7 @@ from statistics import median
 from typing import Any, Final, Literal
 
 from iogauge.core.groups import grouped
+from iogauge.core.text import some
 from iogauge.core.units import format_value
 from iogauge.evidence.fingerprint import changed
 from iogauge.judge.verdict import Verdict
@@ -88,10 +89,6 @@ def summary_of(
         raise Refused(
             f"{runs} valid run(s), {LEAST_RUNS} are needed: {LEAST_RUNS - runs} more"
         )
-    if wrong := [value for value in values if value <= 0]:
-        raise Refused(
-            f"{len(wrong)} of {runs} run(s) have a value of {wrong[0]:g}: noise is a share of it"
-        )
     changes = statistics.change_points(values)
     if changes:
         split = changes[-1]
@@ -148,34 +145,22 @@ class Runs:
         """Return case and metric, as messages name them."""
         return f"{self.record.partition} {self.record.short_name} {self.metric}"
 
-    def provenance(self, key: str) -> str:
-        """Return on one line the values that the fingerprints have under a key."""
-        values = [
-            *dict.fromkeys(
-                str(content[key]) for content in self.contents if key in content
-            )
-        ]
-        others = f" and {len(values) - 1} other(s)" if len(values) > 1 else ""
-        return f"{values[-1]}{others}" if values else "unknown"
-
 
 def check_one_series(runs: Runs) -> None:
     """Raise :class:`Refused` for runs of several series; it says how the last two differ."""
     names = list(dict.fromkeys(runs.series))
     if len(names) <= 1:
         return
-    last, newest = runs.series[-1], 1
-    while runs.series[-newest - 1] == last:
+    newest = 1
+    while runs.series[-newest - 1] == runs.series[-1]:
         newest += 1
     first = len(runs.series) - newest
-    differing = [
-        f"{key} {old} -> {new}"
-        for key, old, new in changed(*runs.contents[first - 1 : first + 1])
-    ]
-    shown = "; ".join(differing[:6]) or "nothing that the fingerprints name"
-    more = f" and {len(differing) - 6} more" if len(differing) > 6 else ""
+    differing = []
+    for key, old, new in changed(runs.contents[first - 1], runs.contents[first]):
+        differing.append(f"{key} {old} -> {new}")
+    shown = some(differing, 6) or "nothing that the fingerprints name"
     raise Refused(
-        f"runs of {len(names)} series ({', '.join(names)}); changed last: {shown}{more}. The newest has "
+        f"runs of {len(names)} series ({', '.join(names)}); changed last: {shown}. The newest has "
         f"{newest} run(s): --since {runs.times[first]:%Y-%m-%dT%H:%M:%S}{_more(newest)}"
     )
 
@@ -191,7 +176,7 @@ def runs_of(
     rows = query.rows(
         history,
         "line, metric, unit, better, time, median, series, fingerprint, busy, file, start",
-        query.every(chosen, query.Condition(query.VALID_RUN)),
+        query.every(chosen, query.Condition(query.COUNTING)),
         "ORDER BY line, metric, time, file, start",
     )
     contents = query.fingerprints(
@@ -243,6 +228,6 @@ def without_valid_run(
             continue
         counted = ", ".join(f"{n} {verdict.value}" for verdict, n in verdicts.items())
         commonest = next(iter(verdicts))
-        why = f"no run is valid ({counted}). Next: iogauge explain {commonest}"
+        why = f"no run is valid ({counted}). Next: iogauge explain {commonest.value}"
         found.append((f"{partition} {short_name(case)} {metric}", why))
     return found

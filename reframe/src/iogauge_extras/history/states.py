@@ -1,12 +1,11 @@
-"""Judge every metric of every line of the history by :mod:`iogauge_extras.history.statistics`, and show them as text or JSON:
-``iogauge status --trend``.
+"""Judge every metric of every line of a history by :mod:`iogauge_extras.history.statistics`.
 
-The result says whether a metric has become worse, since when, by how much and how surely. The
-detector gets the logarithm of the value, signed so that more is better.
+The result says whether a metric has become worse, since when, by how much and how surely.
 """
 
 from __future__ import annotations
 
+import math
 import sqlite3
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -29,46 +28,31 @@ class State(Enum):
     """The state of a series; only ALARM fails a pipeline."""
 
     ALARM = "alarm"
-    IMPROVED = "improved"
-    RECOVERED = "recovered"
     STEADY = "steady"
     FEW = "too few runs"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LevelChange:
-    """A change of level: ``share`` of the old value (-0.1 is a tenth less), with its 95 % interval.
+    """A change of level."""
 
-    ``time`` and ``session`` belong to the first run at the new level. ``before`` and ``after`` are
-    the fingerprints on both sides of a change of fingerprint near it, None if none changed.
-    """
-
+    #: Share of the old value (-0.1 is a tenth less), and its 95 % interval.
     share: float
     low: float
     high: float
+    #: Median of the baseline, in the unit of the series.
+    level: float
+    #: Of the first run at the new level.
     time: datetime
     session: str
+    #: Fingerprints on both sides of a change of fingerprint near it; None if none changed.
     before: str | None
     after: str | None
-
-    @property
-    def certain(self) -> bool:
-        """Return whether the interval excludes zero change."""
-        return self.low > 0 or self.high < 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judged:
-    """One metric of one line: the state of its newest series.
-
-    ``runs`` counts the valid runs of that series, ``baseline`` those of its baseline. ``level`` is
-    the baseline's level in ``unit``, ``spread`` the standard deviation of its logarithms. ``false_alarms`` is the share of stable series that show
-    evidence as strong within 30 runs (1 if the series was not judged). ``change`` describes an
-    alarm or an improvement. ``recovered`` is the time of the last run above the limit, of a series
-    that has recovered. ``started`` is the step from the previous series. ``repeats`` is the metric of
-    the same line that this one repeats: a bandwidth that was proportional to the operations per
-    second in every run. Both are one fact, which is listed and counted once.
-    """
+    """One metric of one line: the state of its newest series."""
 
     line: str
     series: str
@@ -79,14 +63,10 @@ class Judged:
     unit: str
     better: str
     state: State
-    runs: int
-    baseline: int = 0
-    level: float | None = None
-    spread: float = 0.0
-    false_alarms: float = 1.0
+    #: What raised the alarm.
     change: LevelChange | None = None
-    recovered: datetime | None = None
-    started: LevelChange | None = None
+    #: Metric of the same line that this one repeats: a bandwidth that was proportional to the operations per second in
+    #: every run. Both are one fact.
     repeats: str = ""
 
 
@@ -98,125 +78,110 @@ _SIZED: Final = 60
 
 
 class Run(NamedTuple):
-    """A run that counts, of which a long history has very many."""
+    """A run that counts: its row in the index, the time in microseconds since 1970, and the value."""
 
-    #: Its row in the index.
     row: int
-    #: Microseconds since 1970.
     time: int
     value: float
-    #: Numbers of its series, and of its metric with the unit, in the index.
-    series: int
-    metric: int
 
 
 def states_of(
     history: sqlite3.Connection,
     choice: query.Choice,
     lines: Collection[str] | None = None,
-    *,
-    false_alarms: float = statistics.FALSE_ALARMS,
 ) -> list[Judged]:
     """Return the state of every metric of some lines (None: all) in a history.
 
     Each is judged by its newest series. A run counts if its value is valid (PASS, FAIL,
     UNREFERENCED), has the newest run's unit, and does not confirm another run. The first
     :data:`BASELINE` runs are the baseline, or the first :data:`LEAST` if there are no more runs than that.
-    Raises ValueError as :func:`statistics.check_share` and :meth:`query.Choice.of_cases` do.
+    Raises ValueError as :meth:`query.Choice.of_cases` does.
     """
-    most = statistics.limit(false_alarms)
+    runs_of = series_runs(history, choice, lines)
     found: list[Judged] = []
-    runs_of: dict[tuple[str, str], Sequence[Run]] = {}
-    for line, metric in _keys(history, choice, lines):
-        runs = _runs(history, line, metric, choice.of_time)
-        if not runs:
-            continue
-        last = runs[-1]
-        newest = [run for run in runs if run.series == last.series]
-        current = [run for run in newest if run.metric == last.metric]
-        runs_of[line, metric] = current
-        judged = _judged(history, line, metric, current, most)
-        started = _started(history, runs, current)
-        found.append(replace(judged, started=started))
-    return [replace(one, repeats=_repeated(one, runs_of)) for one in found]
+    for (line, metric), runs in runs_of.items():
+        judged = _judged(history, line, metric, runs)
+        found.append(replace(judged, repeats=_repeated(judged, runs_of)))
+    return found
 
 
-def _keys(
-    history: sqlite3.Connection, choice: query.Choice, lines: Collection[str] | None
-) -> list[tuple[str, str]]:
-    """Return the lines and metrics that are chosen, in their order."""
-    chosen = choice.of_cases(history)
+def series_runs(
+    history: sqlite3.Connection,
+    choice: query.Choice,
+    lines: Collection[str] | None = None,
+) -> dict[tuple[str, str], list[Run]]:
+    """Return the runs of the newest series of every line and metric that are looked at, oldest first.
+
+    They are the first :data:`BASELINE` that count, and the :data:`NEWEST` after them.
+    """
+    chosen, span = choice.of_cases(history), choice.of_time
     if lines is not None:
         chosen = query.every(chosen, query.among("line", lines))
-    question = (
-        "SELECT DISTINCT line, name FROM (SELECT DISTINCT place, metric FROM run) AS kind "
-        "JOIN place ON place.id = kind.place JOIN metric ON metric.id = kind.metric "
-        f"WHERE {chosen.text} ORDER BY line, name"
+    kinds = history.execute(
+        f"""SELECT line, name, kind.series, kind.metric FROM (
+            SELECT series, metric, max(time) AS last, max(rowid) AS one FROM run
+            WHERE {query.COUNTING} AND {span.text} GROUP BY series, metric) AS kind
+        JOIN run ON run.rowid = one JOIN place ON place.id = run.place JOIN metric ON metric.id = kind.metric
+        WHERE {chosen.text} ORDER BY line, name, last, one""",
+        (*span.values, *chosen.values),
     )
-    return [(row[0], row[1]) for row in history.execute(question, chosen.values)]
+    newest = {tuple(kind[:2]): tuple(kind[2:]) for kind in kinds}
+    question = (
+        "SELECT rowid, time, median FROM run "
+        f"WHERE series = ? AND metric = ? AND {query.COUNTING} AND {span.text} "
+    )
+    found = {}
+    for key, kind in newest.items():
+        values = (*kind, *span.values)
+        rows = history.execute(question + _LAST, values)
+        runs = [Run(*row) for row in rows][::-1]
+        if len(runs) == BASELINE + NEWEST:
+            rows = history.execute(question + _FIRST, values)
+            runs[:BASELINE] = [Run(*row) for row in rows]
+        found[key] = runs
+    return found
 
 
-def _runs(
-    history: sqlite3.Connection, line: str, metric: str, span: query.Condition
-) -> list[Run]:
-    """Return the runs of a metric that count, oldest first."""
-    question = (
-        "SELECT run.rowid, time, median, series, metric FROM run "
-        "WHERE place IN (SELECT id FROM place WHERE line = ?) AND metric IN (SELECT id FROM metric WHERE name = ?) "
-        f"AND {query.COUNTING} AND {span.text} ORDER BY time, file, start"
-    )
-    rows = history.execute(question, (line, metric, *span.values))
-    return list(map(Run._make, rows))
+_FIRST: Final = f"ORDER BY time, file, start LIMIT {BASELINE}"
+_LAST: Final = f"ORDER BY time DESC, file DESC, start DESC LIMIT {BASELINE + NEWEST}"
 
 
 def _judged(
-    history: sqlite3.Connection,
-    line: str,
-    metric: str,
-    runs: Sequence[Run],
-    most: float,
+    history: sqlite3.Connection, line: str, metric: str, runs: Sequence[Run]
 ) -> Judged:
     """Return the state of one series."""
     head = history.execute(_HEAD, (runs[-1].row,)).fetchone()
-    judged = Judged(
-        line=line, metric=metric, state=State.FEW, runs=len(runs), **dict(head)
-    )
+    judged = Judged(line=line, metric=metric, state=State.FEW, **dict(head))
     if len(runs) <= LEAST:
         return judged
     count = BASELINE if len(runs) > BASELINE else LEAST
     sign = -1 if judged.better == "less" else 1
     baseline = [run.value for run in runs[:count]]
-    signed = [sign * value for value in baseline]
-    level, spread = statistics.location_and_spread(baseline)
-    begin = max(count, len(runs) - NEWEST)
-    values = [run.value for run in runs[begin:]]
-    placed = statistics.placements([sign * value for value in values], signed)
-    wide = statistics.stretch(signed)
-    down = statistics.course(placed, count, wide, most)
-    mirrored = [-place for place in placed]
-    up = statistics.course(mirrored, count, wide, most)
-    state, side, recovered, change = State.STEADY, down, None, None
-    if down.standing is not None:
-        state = State.ALARM
-        first = begin + statistics.onset(values, level, down.standing)
-        change = _change(history, runs, first, baseline, wide)
-    elif up.standing is not None:
-        state, side = State.IMPROVED, up
-        first = begin + statistics.onset(values, level, up.standing)
-        change = _change(history, runs, first, baseline, wide)
-    elif down.last is not None:
-        state = State.RECOVERED
-        recovered = query.moment(runs[begin + down.last].time)
-    return replace(
-        judged,
-        state=state,
-        baseline=count,
+    level, _ = statistics.location_and_spread(baseline)
+    judged = replace(judged, state=State.STEADY)
+    logs = [sign * math.log(run.value) for run in runs]
+    placed = statistics.placements(logs[count:], logs[:count])
+    wide = statistics.stretch(logs[:count])
+    raised = statistics.course(placed, count, wide)[-1]
+    if raised is None:
+        return judged
+    values = [run.value for run in runs[count:]]
+    first = count + statistics.onset(values, level, raised)
+    new = [run.value for run in runs[first:]][-_SIZED:]
+    ratio, low, high = statistics.interval(baseline, new, wide)
+    before, after = _fingerprints(history, runs, first)
+    begin = history.execute(_OF_RUN, (runs[first].row,)).fetchone()
+    change = LevelChange(
         level=level,
-        spread=spread,
-        false_alarms=statistics.share_of(side.most),
-        change=change,
-        recovered=recovered,
+        share=ratio - 1,
+        low=low - 1,
+        high=high - 1,
+        time=query.moment(runs[first].time),
+        session=begin["session"],
+        before=before,
+        after=after,
     )
+    return replace(judged, state=State.ALARM, change=change)
 
 
 _HEAD: Final = """
@@ -233,17 +198,10 @@ JOIN session ON session.id = run.session LEFT JOIN fingerprint ON fingerprint.id
 _AROUND: Final = (0, -1, -2, -3, 1)
 
 
-def _change(
-    history: sqlite3.Connection,
-    runs: Sequence[Run],
-    first: int,
-    old: Sequence[float],
-    wide: float,
-) -> LevelChange:
-    """Return the change from old values to the level that begins with a run."""
-    new = [run.value for run in runs[first:]][-_SIZED:]
-    ratio, low, high = statistics.interval(old, new, wide)
-    before = after = None
+def _fingerprints(
+    history: sqlite3.Connection, runs: Sequence[Run], first: int
+) -> tuple[str | None, str | None]:
+    """Return the fingerprints on both sides of the change of fingerprint that is nearest to a run; None if there is none."""
     for off in _AROUND:
         near = first + off
         if not 0 < near < len(runs):
@@ -253,32 +211,8 @@ def _change(
             for run in runs[near - 1 : near + 1]
         ]
         if pair[0] != pair[1]:
-            before, after = pair
-            break
-    begin = history.execute(_OF_RUN, (runs[first].row,)).fetchone()
-    return LevelChange(
-        share=ratio - 1,
-        low=low - 1,
-        high=high - 1,
-        time=query.moment(runs[first].time),
-        session=begin["session"],
-        before=before,
-        after=after,
-    )
-
-
-def _started(
-    history: sqlite3.Connection, runs: Sequence[Run], current: Sequence[Run]
-) -> LevelChange | None:
-    """Return the step from the previous series to the newest one, from up to 30 runs on each side."""
-    last = current[-1]
-    earlier = [run for run in runs if run.series != last.series]
-    if not earlier or earlier[-1].metric != last.metric:
-        return None
-    previous = [run for run in earlier if run.series == earlier[-1].series]
-    old = [run for run in previous if run.metric == last.metric][-BASELINE:]
-    both = [*old, *current[:BASELINE]]
-    return _change(history, both, len(old), [run.value for run in old], 1.0)
+            return pair[0], pair[1]
+    return None, None
 
 
 #: Proportional values differ by a constant factor, but for what the tools round.

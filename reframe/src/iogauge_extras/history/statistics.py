@@ -2,11 +2,11 @@
 
 The first runs of a series are its baseline. A later run's placement is the share of the baseline that it exceeds,
 less one half: it is 0 on average if nothing has changed, whatever the distribution of the noise. The mean of the
-newest placements is the statistic of Mann and Whitney (1947). It is divided by its standard error, which is larger
+newest placements is the statistic of Mann and Whitney (1947). Values that differ by less than 0.5 % count as equal. It is divided by its standard error, which is larger
 if neighbouring runs of the baseline resemble each other. docs/design.md derives the formulas, and
 benchmarks/detectors.py measures what they hold on which noise.
 
-Values are signed so that more is better.
+Where logarithms are asked for, they are signed so that more is better.
 """
 
 from __future__ import annotations
@@ -15,18 +15,11 @@ import itertools
 import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass
-from statistics import median
+from statistics import NormalDist, median
 from typing import Final
 
-from iogauge_extras.history.quantiles import normal_quantile
-
-#: At most a share FALSE_ALARMS of stable series of independent runs raises an alarm in HORIZON runs.
-HORIZON: Final = 30
-FALSE_ALARMS: Final = 0.05
-
-#: Confidence of intervals.
-CONFIDENCE: Final = 0.95
+#: Standard errors on both sides of a value that have a confidence of 95 %.
+REACH: Final = NormalDist().inv_cdf(0.975)
 
 #: Newest runs whose mean placement is compared with the baseline.
 WINDOW: Final = 15
@@ -41,9 +34,8 @@ COLLAPSE: Final = 4
 #: Standard errors of the correlation of neighbours that independent runs show by chance; only what exceeds them counts.
 CHANCE: Final = 1.1
 
-#: Standard errors that raise an alarm, by the share of stable series that reach them in HORIZON runs:
-#: ``python benchmarks/detectors.py --limits``.
-LIMITS: Final = ((0.001, 3.65), (0.005, 3.14), (0.01, 2.96), (0.05, 2.40), (0.2, 1.77))
+#: Standard errors that raise an alarm: 5 % of stable series of independent runs reach them in 30 runs.
+LIMIT: Final = 2.40
 
 #: A spread of less than 1 % counts as 1 %, which leaves room between median and bound.
 FLOOR: Final = 0.01
@@ -52,45 +44,18 @@ FLOOR: Final = 0.01
 ROOM: Final = 1.5
 
 
-def check_share(false_alarms: float) -> None:
-    """Raise ValueError for a share of false alarms that :data:`LIMITS` does not cover."""
-    least, most = LIMITS[0][0], LIMITS[-1][0]
-    if not least <= false_alarms <= most:
-        raise ValueError(
-            f"share of false alarms is {false_alarms!r}: expected {least} to {most}"
-        )
+#: Logarithms that differ by less are a tie: figures that are rounded, or hardly vary, have no smaller steps that matter.
+TIE: Final = 0.005
 
 
-def limit(false_alarms: float) -> float:
-    """Return the standard errors that raise an alarm; raises ValueError as :func:`check_share` does."""
-    check_share(false_alarms)
-    for (share, high), (more, low) in itertools.pairwise(LIMITS):
-        if false_alarms <= more:
-            part = math.log(false_alarms / share) / math.log(more / share)
-            return high + part * (low - high)
-    return LIMITS[-1][1]
-
-
-def share_of(errors: float) -> float:
-    """Return the share of stable series that reach so many standard errors in HORIZON runs."""
-    for (share, high), (more, low) in itertools.pairwise(LIMITS):
-        if errors >= low:
-            return float(share * (more / share) ** ((high - errors) / (high - low)))
-    return 1.0
-
-
-def per_run(false_alarms: float) -> float:
-    """Return the share of stable series with a false alarm in one run, from that in HORIZON runs."""
-    return -math.expm1(math.log1p(-false_alarms) / HORIZON)
-
-
-def placements(values: Sequence[float], baseline: Sequence[float]) -> list[float]:
-    """Return for each value the share of the baseline below it, ties half, less one half."""
+def placements(logs: Sequence[float], baseline: Sequence[float]) -> list[float]:
+    """Return for each logarithm the share of the baseline below it, ties half, less one half."""
     ordered, count = sorted(baseline), 2 * len(baseline)
-    return [
-        (bisect_left(ordered, value) + bisect_right(ordered, value)) / count - 0.5
-        for value in values
-    ]
+    placed = []
+    for log in logs:
+        below = bisect_left(ordered, log - TIE)
+        placed.append((below + bisect_right(ordered, log + TIE)) / count - 0.5)
+    return placed
 
 
 def stretch(baseline: Sequence[float]) -> float:
@@ -115,29 +80,18 @@ def standard_error(newest: int, baseline: int) -> float:
     return math.sqrt((newest + baseline + 1) / (12 * newest * baseline))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Course:
-    """The alarms of one direction; runs are counted from the first one after the baseline, None is no alarm."""
+def course(placed: Sequence[float], baseline: int, wide: float) -> list[int | None]:
+    """Return after each run the run that raised the alarm of a loss which stands then; None if none stands.
 
-    #: Run that raised the alarm which still stands.
-    standing: int | None = None
-    #: Run that raised the newest alarm, standing or not.
-    last: int | None = None
-    #: Most standard errors off at any run.
-    most: float = 0.0
-
-
-def course(placed: Sequence[float], baseline: int, wide: float, most: float) -> Course:
-    """Return the alarms of a loss in the placements of the runs after a baseline.
-
-    ``wide`` is the :func:`stretch` of the baseline, ``most`` the :func:`limit`. For a gain, change the sign of all placements.
+    ``placed`` are the placements of the runs after a baseline of so many runs, and ``wide`` is its :func:`stretch`. Runs
+    are counted from the first one after the baseline.
     """
     # Standard errors by number of runs, of which the last one is that of the whole window.
     collapse = COLLAPSE * wide**2
     errors = [1.0] + [wide * standard_error(m, baseline) for m in range(1, WINDOW + 1)]
     window = repair = 0.0
-    standing = last = None
-    worst = 0.0
+    standing: int | None = None
+    standings: list[int | None] = []
     below = 0
     for run, place in enumerate(placed):
         window += place
@@ -150,14 +104,12 @@ def course(placed: Sequence[float], baseline: int, wide: float, most: float) -> 
         off = -window / in_window / errors[in_window]
         below = below + 1 if place <= -0.5 else 0
         lasting = -repair / in_repair / errors[in_repair] > CALM
-        worst = max(worst, off)
         if not lasting:
             standing = None
-        elif below >= collapse or (run > 1 and off >= most):
-            last = run
-            if standing is None:
-                standing = run
-    return Course(standing=standing, last=last, most=worst)
+        elif standing is None and (below >= collapse or (run > 1 and off >= LIMIT)):
+            standing = run
+        standings.append(standing)
+    return standings
 
 
 def onset(values: Sequence[float], level: float, raised: int) -> int:
@@ -179,15 +131,14 @@ def onset(values: Sequence[float], level: float, raised: int) -> int:
 def interval(
     a: Sequence[float], b: Sequence[float], wide: float = 1.0
 ) -> tuple[float, float, float]:
-    """Return the ratio of b to a, and its interval of :data:`CONFIDENCE`, by the ranks of all ratios of two runs.
+    """Return the ratio of b to a, and its interval of 95 %, by the ranks of all ratios of two runs.
 
     It is the estimate of Hodges and Lehmann (1963), with the limits that the test of Mann and Whitney accepts.
     Three runs a side reach 90 % only, and two 67 %: then the limits are the smallest and the largest ratio.
     """
     ratios = sorted(y / x for x in a for y in b)
     count = len(ratios)
-    reach = normal_quantile((1 + CONFIDENCE) / 2) * wide
-    outside = count / 2 - reach * count * standard_error(len(a), len(b))
+    outside = count / 2 - REACH * wide * count * standard_error(len(a), len(b))
     first = max(0, math.floor(outside))
     return median(ratios), ratios[first], ratios[count - 1 - first]
 
@@ -203,7 +154,8 @@ def change_points(values: Sequence[float]) -> list[int]:
     The levels differ by 1 % at least, and the parts have five runs at least.
     """
     count = len(values)
-    placed = placements(values, values)
+    logs = [math.log(value) for value in values]
+    placed = placements(logs, logs)
     best, place, total = 0.0, 0, 0.0
     for at in range(1, count - _PART + 1):
         total += placed[at - 1]
@@ -215,13 +167,13 @@ def change_points(values: Sequence[float]) -> list[int]:
             best, place = errors, at
     if not place:
         return []
-    before, after = values[:place], values[place:]
+    before, after = logs[:place], logs[place:]
     wide = stretch(max(before, after, key=len))
-    small = abs(math.log(median(after) / median(before))) < FLOOR
+    small = abs(median(after) - median(before)) < FLOOR
     if best < _STEP * wide or small:
         return []
-    later = [place + point for point in change_points(after)]
-    return [*change_points(before), place, *later]
+    later = [place + point for point in change_points(values[place:])]
+    return [*change_points(values[:place]), place, *later]
 
 
 def location_and_spread(values: Sequence[float]) -> tuple[float, float]:

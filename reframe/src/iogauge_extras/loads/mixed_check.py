@@ -118,9 +118,6 @@ class MixedCheck(FioCheck):
         before = self.fio_phase(alone, rates, reads, verifies=checks_of(layout))
         read = self.fio_phase(mixed, {READ_BW.name: "bw", **compared}, reads)
         written = {WRITE_BW.name: ("write", "bw"), WRITE_IOPS.name: ("write", "iops")}
-        return self.laid_out_case(
-            layout,
-            [alone, mixed],
-            [before, read, read.also("beside", written, writes)],
-            computed=ratios,
-        )
+        repeat = [before, read, read.also("beside", written, writes)]
+        case = self.laid_out_case(layout, [alone, mixed], repeat)
+        return replace(case, computed=ratios)

@@ -13,9 +13,8 @@ from iogauge.cases.fio import (
     FioCheck,
     checks_of,
     checksum_interval,
-    span_of_boxes,
 )
-from iogauge.core import words
+from iogauge.core import vocabulary
 from iogauge.core.measurement import Metric, Quantity
 from iogauge.core.units import parse_bytes
 from iogauge.node.lustre.request import Pins
@@ -36,12 +35,11 @@ class RandomReadCheck(FioCheck):
     client. On Lustre each process has a directory of its own, pinned to one target, round robin.
     """
 
-    valid_systems = [f"+{words.TARGET} +{words.O_DIRECT}"]
+    valid_systems = [f"+{vocabulary.TARGET} +{vocabulary.O_DIRECT}"]
     variants = ("sound", "published")
     flaw = "runs of 10 s: too short to compare systems by"
     block: str
-    #: Clients that read and servers that hold the files: ``one-client``, ``one-server``,
-    #: ``one-box``, ``2-boxes`` (:func:`span_of_boxes`), ``all``.
+    #: Clients that read and servers that hold the files: ``one-client``, ``one-server``, ``one-box``, ``all``.
     span: str
     tasks: int
 
@@ -60,9 +58,7 @@ class RandomReadCheck(FioCheck):
             return 1
         # The partitions of a span of boxes have them.
         assert self.site.topology and self.site.topology.servers
-        servers = self.site.topology.servers
-        spans = [span_of_boxes(number) for number in range(servers.boxes)]
-        return spans.index(self.span) * (servers.per_box or 1)
+        return self.site.topology.servers.per_box
 
     def _jobs(self) -> tuple[FioJob, FioJob]:
         """Return the job that lays out the files, and the job that reads them."""
@@ -88,7 +84,6 @@ class RandomReadCheck(FioCheck):
         return Pins(
             names=names,
             kind="directory",
-            stripe_bytes=None,
             servers=self.servers_used(),
         )
 
@@ -101,10 +96,9 @@ class RandomReadCheck(FioCheck):
         if enough and parse_bytes(self.block) >= 128 << 10:
             full = "bandwidth"
         access = Access(direction="read", o_direct=True, saturates=full)
-        return self.laid_out_case(
-            layout,
-            [read],
-            [self.timed_phase(read, access, verifies=checks_of(layout))],
+        phase = self.timed_phase(read, access, verifies=checks_of(layout))
+        return replace(
+            self.laid_out_case(layout, [read], [phase]),
             pins=self._pins(),
             sweeps_tasks=True,
             servers=self.servers_used(),
@@ -119,7 +113,9 @@ class ChecksumCheck(RandomReadCheck):
     suite on that node restores it.
     """
 
-    valid_systems = [f"+{words.TARGET} +{words.O_DIRECT} +{words.CHECKSUMS}"]
+    valid_systems = [
+        f"+{vocabulary.TARGET} +{vocabulary.O_DIRECT} +{vocabulary.CHECKSUMS}"
+    ]
     span = "one-client"
 
     @builtins.run_after("setup")
@@ -139,19 +135,16 @@ class ChecksumCheck(RandomReadCheck):
         unchecked = replace(read, name="unchecked")
         access, checked = Access(direction="read", o_direct=True), checks_of(layout)
         sources = (READ_IOPS.name, UNCHECKED_IOPS.name)
-        return self.laid_out_case(
-            layout,
-            [read, unchecked],
-            [
-                self.set_checksums("on"),
-                self.fio_phase(
-                    read, {READ_IOPS.name: "iops"}, access, verifies=checked
-                ),
-                self.set_checksums("off"),
-                self.fio_phase(
-                    unchecked, {UNCHECKED_IOPS.name: "iops"}, access, verifies=checked
-                ),
-            ],
+        repeat = [
+            self.set_checksums("on"),
+            self.fio_phase(read, {READ_IOPS.name: "iops"}, access, verifies=checked),
+            self.set_checksums("off"),
+            self.fio_phase(
+                unchecked, {UNCHECKED_IOPS.name: "iops"}, access, verifies=checked
+            ),
+        ]
+        return replace(
+            self.laid_out_case(layout, [read, unchecked], repeat),
             computed={
                 CHECKSUM_RATIO.name: Computed(sources=sources, compute=Quantity.over)
             },

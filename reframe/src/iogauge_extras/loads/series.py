@@ -1,4 +1,4 @@
-"""The series of an execution: its bandwidth over time, and the levels, dips and minutes in it.
+"""The series of an execution: its bandwidth over time, and the dips and minutes in it.
 
 The agent on the first node writes down the counters under the target's mount several times a second (job/opening.py). Their
 growth, second by second, is the series. On several nodes it is that of the first node, whose bytes are its share of
@@ -7,17 +7,16 @@ all.
 
 from __future__ import annotations
 
-import math
 import statistics
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from itertools import accumulate, groupby, pairwise
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 from iogauge.core.measurement import Quantity, ToolOutput, ToolOutputError
-from iogauge.core.units import format_seconds, format_value
+from iogauge.core.units import format_seconds
 from iogauge.evidence.model import SERIES
 from iogauge.plan.observations import MOVED, Instant, NodeObservations
 from iogauge.plan.stage import PhaseRun
@@ -33,9 +32,6 @@ _LOOK_S: Final = 0.2
 
 #: Share of the median below which a step is a dip.
 _DIP: Final = 0.5
-#: Levels that differ by less are one, and a level lasts for this share of the time at least.
-_CHANGE: Final = 0.2
-_LEVEL: Final = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,15 +41,6 @@ class Dip:
     begin_s: float
     seconds: float
     lowest: float
-
-
-@dataclass(frozen=True, slots=True)
-class Change:
-    """A change of level: its time in seconds, and the median before and after it in bytes/s."""
-
-    at_s: float
-    before: float
-    after: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,40 +84,9 @@ class Series:
         return sorted(found, key=lambda dip: -dip.seconds)
 
     @property
-    def change(self) -> Change | None:
-        """Return the change of level if there is one: of burst credits that were used up, say.
-
-        It is where two means leave the smallest squares. The medians of both sides must differ by a fifth, and
-        by more than the rates do on either side.
-        """
-        least = max(2, math.ceil(_LEVEL * len(self.rates)))
-        if len(self.rates) < 2 * least:
-            return None
-        sums = [0.0, *accumulate(self.rates)]
-
-        def between(at: int) -> float:
-            """Return the squares that two means explain."""
-            rest = len(self.rates) - at
-            return sums[at] ** 2 / at + (sums[-1] - sums[at]) ** 2 / rest
-
-        at = max(range(least, len(self.rates) - least + 1), key=between)
-        sides = self.rates[:at], self.rates[at:]
-        before, after = map(statistics.median, sides)
-        scatter = []
-        for side, middle in zip(sides, (before, after), strict=True):
-            scatter.append(statistics.median(abs(rate - middle) for rate in side))
-        spread = max(scatter)
-        if abs(after - before) < max(_CHANGE * max(before, after), 3 * spread):
-            return None
-        return Change(at * self.step_s, before, after)
-
-    @property
     def unsteady(self) -> list[str]:
-        """Return the change of level and the dips in words, for G17."""
-        saw, change, dips = [], self.change, self.dips
-        if change:
-            levels = f"{_mib_s(change.before)} to {_mib_s(change.after)}"
-            saw.append(f"from {levels} {self._after(change.at_s)}")
+        """Return the dips in words, for G17."""
+        saw, dips = [], self.dips
         if dips:
             longest = dips[0]
             saw.append(
@@ -143,10 +99,6 @@ class Series:
         """Return when something began, also as the clocks of the servers have it, whose counters may explain it."""
         date = datetime.fromtimestamp(self.began + seconds, timezone.utc)
         return f"after {format_seconds(seconds)} ({date:%H:%M:%S} UTC)"
-
-
-def _mib_s(bytes_s: float) -> str:
-    return f"{format_value(bytes_s / 2**20)} MiB/s"
 
 
 def series_of_instants(
@@ -217,8 +169,8 @@ def with_series(
             "that root asks, and two seconds or more: raise limits.phase_seconds, or leave this check out"
         )
     # The tool tells its end in seconds since the epoch, and the job in seconds since boot.
-    end = max(moment.seconds for moment in output.moments if not moment.local)
-    series = replace(series, began=series.began + end - run.ended)
+    ended: Any = output.parameters["ended"]
+    series = replace(series, began=series.began + ended - run.ended)
     bandwidth = phase.rates["bw"]
     windows = [window / series.mean for window in series.windows]
     longest = max((dip.seconds for dip in series.dips), default=0.0)

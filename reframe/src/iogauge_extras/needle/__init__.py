@@ -1,6 +1,6 @@
-"""Which storage target, metadata target or node is the slow one.
+"""Which storage target or node is the slow one.
 
-- needle_check: every storage target alone, every metadata target alone, every node alone
+- needle_check: every storage target alone, every node alone
 - slow_probes: which target or node stands out
 - turns: what rounds.sh prints, turn by turn; what it measures next, in which order, and what is measured again
 """

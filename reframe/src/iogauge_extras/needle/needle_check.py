@@ -1,30 +1,27 @@
-"""Base classes of the needle scenarios: find a slow storage target, metadata target or node by
-probing each alone.
+"""Base classes of the needle scenarios: find a slow storage target or node by probing each alone.
 
-Of storage targets and nodes, all files are written in full once, as a warm-up that also reveals their targets. Then all probes
-are overwritten in turn, each for a second or more. There are as many rounds as repetitions, each in
-an order of its own. The probes that seem slow are then measured again. After that all are read in
-the same way. On a metadata target each turn creates files with new names. The repetitions are inside the case, which is one sample.
+All files are written in full once, as a warm-up that also reveals their targets. Then all probes are overwritten in turn, each
+for a second or more. There are as many rounds as repetitions, each in an order of its own. The probes that seem slow are then
+measured again. After that all are read in the same way. The repetitions are inside the case, which is one sample.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
 from iogauge.cases.fio import LAID_OUT, FioCheck
 from iogauge.core.measurement import Metric, Reference, ToolOutput
 from iogauge.core.paths import JOB_FILES
-from iogauge.core.words import FIO_METADATA
+from iogauge.core.text import count
 from iogauge.node.lustre.request import Layout, Pins
-from iogauge.node.lustre.targets import of_metadata_targets, ost_name
+from iogauge.node.lustre.targets import ost_name
 from iogauge.plan.case import Access, CasePlan, PhasePlan, Printed
 from iogauge.plan.stage import ROUNDS, SERVERS
-from iogauge.tools.fio.options import DIRECTORY, FioJob, layout_job, metadata_job
+from iogauge.tools.fio.options import DIRECTORY, FioJob, layout_job
 from iogauge_extras.needle.slow_probes import Rounds, medians, parse_rounds
-from iogauge_extras.needle.turns import ROUND, most_turns
 
 _ROUNDS: Final = JOB_FILES / "rounds.sh"
 _BLOCK: Final = 1 << 20
@@ -35,26 +32,22 @@ _DEPTH: Final = 8
 #: Largest size of a file: it is written in full once, and a slow target takes its time.
 _MOST_BYTES: Final = 1 << 30
 
-#: Fewest files of a turn: fio rounds its time to milliseconds.
-_LEAST_FILES: Final = 100
-
 
 class NeedleCheck(FioCheck):
-    """Metrics, sizes, and the passes of all scenarios: a pass for each of ``ways``, in ``unit``."""
-
-    ways: tuple[str, ...] = ("write", "read")
-    unit = "MiB/s"
+    """Metrics, sizes, and the passes of all scenarios: all probes are written, then read."""
 
     def promise(self) -> tuple[Metric, ...]:
         """Return the slowest probe over the median of all, and that median, of each pass."""
         return (
-            *(Metric(f"{way}_slowest", "1") for way in self.ways),
-            *(Metric(f"{way}_median", self.unit) for way in self.ways),
+            Metric("write_slowest", "1"),
+            Metric("read_slowest", "1"),
+            Metric("write_median", "MiB/s"),
+            Metric("read_median", "MiB/s"),
         )
 
     def standing_references(self) -> dict[str, Reference]:
         """Return references: ``limits.max_deviation`` bounds how slow a probe may be."""
-        return self.all_alike(*(f"{way}_slowest" for way in self.ways))
+        return self.all_alike("write_slowest", "read_slowest")
 
     def _told(self, metric: Metric, name: str) -> Any:
         """Return what the pass told beside the median of all; None of another metric."""
@@ -77,8 +70,8 @@ class NeedleCheck(FioCheck):
         seconds = int(limits.phase_seconds // turns)
         if seconds < 1:
             raise ValueError(
-                f"limits.phase_seconds is {limits.phase_seconds:g} s: {probes} probes, "
-                f"{self.repetitions} times each, take a second or more each; set "
+                f"limits.phase_seconds is {limits.phase_seconds:g} s: {count(turns, 'turn')} of {count(probes, 'probe')} in "
+                f"{count(self.repetitions, 'round')} take a second or more each; set "
                 f"cases.{type(self).__name__}.phase_seconds to {turns} s or more"
             )
         return seconds
@@ -115,7 +108,8 @@ class NeedleCheck(FioCheck):
         texts: Mapping[str, str],
         probes: Mapping[str, Any],
         *servers: str,
-        **case: Any,
+        held_bytes: int,
+        files: int,
     ) -> CasePlan:
         """Return the case: all rounds of each way, with job files. ``servers`` is the file that lists the probed nodes."""
         deviation = self.site.limits.max_deviation
@@ -130,9 +124,7 @@ class NeedleCheck(FioCheck):
             of_files = Access(direction=way, o_direct=True, fsync=way == "write")
 
             def parse(printed: Printed) -> ToolOutput:
-                return parse_rounds(
-                    printed.result + printed.stderr, rounds, printed.servers
-                )
+                return parse_rounds(printed.result + printed.stderr, rounds)
 
             return PhasePlan(
                 name=way,
@@ -149,56 +141,42 @@ class NeedleCheck(FioCheck):
                     f"{way}_slowest": (way, "slowest"),
                     f"{way}_median": (way, "median"),
                 },
-                access=Access(direction="metadata") if way == "create" else of_files,
+                access=of_files,
                 pauses=True,
                 asks=True,
             )
 
         # The job must know whom to suspect.
         inputs = {**texts, ROUNDS: json.dumps({"max_deviation": deviation})}
-        passes = [one_pass(way) for way in self.ways]
-        plan = self.case("fio", passes, warm_up=False, inputs=inputs, **case)
-        return replace(plan, repetitions=1)
+        passes = [one_pass("write"), one_pass("read")]
+        case = self.case("fio", passes, held_bytes, files)
+        return replace(case, warm_up=False, inputs=inputs, repetitions=1)
 
 
-class OneProcessNeedleCheck(NeedleCheck):
-    """Every target of one kind, from one node and by one process."""
-
-    def declared(self) -> dict[str, Any]:
-        """Return the defaults of every check, but one task on each node."""
-        return {**super().declared(), "tasks_per_node": 1}
-
-    def _names(
-        self, key: str, names: Callable[[int], tuple[str, ...]]
-    ) -> tuple[str, ...]:
-        """Return the names of as many targets as the topology's ``key`` declares.
-
-        Raises ValueError if it declares none, and for several processes.
-        """
-        if self.total_tasks != 1:
-            raise ValueError(
-                f"nodes is {self.nodes} and tasks_per_node {self.tasks_per_node}: one process probes the "
-                "targets; leave both alone"
-            )
-        declared = getattr(self.site.topology, key, None)
-        if declared is None or self.site.target.striped_by != "lustre":
-            raise ValueError(
-                f"topology.{key} is not declared, or target.striping is not lustre: there is nothing "
-                "to go through"
-            )
-        return names(declared)
-
-
-class TargetNeedleCheck(OneProcessNeedleCheck):
+class TargetNeedleCheck(NeedleCheck):
     """Every storage target of a Lustre file system, from one node and by one process.
 
     The job file has a job for each target, in a directory that is pinned to the target; one fio
     runs one of them. A target has its Lustre name, with the index in hexadecimal: ``ost000a``.
     """
 
+    def declared(self) -> dict[str, Any]:
+        """Return the defaults of every check, but one task on each node."""
+        return {**super().declared(), "tasks_per_node": 1}
+
     def plan(self) -> CasePlan:
         """Lay a file out on each target, then write to all in turn, then read."""
-        names = self._names("targets", lambda count: tuple(map(ost_name, range(count))))
+        if self.total_tasks != 1:
+            raise ValueError(
+                f"nodes is {self.nodes} and tasks_per_node {self.tasks_per_node}: one process probes the "
+                "targets; leave both alone"
+            )
+        topology = self.site.topology
+        if not topology or not topology.targets:
+            raise ValueError(
+                "topology.targets is not declared: there is nothing to go through"
+            )
+        names = tuple(map(ost_name, range(topology.targets)))
         jobs = self._probe_jobs(len(names), 1)
 
         def job_file(job: FioJob, end: str = "") -> str:
@@ -208,52 +186,17 @@ class TargetNeedleCheck(OneProcessNeedleCheck):
         layout = self.fio_phase(jobs[0], {}, LAID_OUT, repeated=False)
         held = jobs[0].bytes_total * len(names)
         texts = {f"{job.name}.fio": job_file(job) for job in jobs}
-        return self._needle(
+        case = self._needle(
             texts | {"layout.fio": job_file(jobs[0], "stonewall\n")},
             {"targets": names},
-            prepare=[replace(layout, data_bytes=held)],
             held_bytes=held,
             files=len(names),
+        )
+        return replace(
+            case,
+            prepare=[replace(layout, data_bytes=held)],
             pins=Pins(names=names, kind="directory", targets=tuple(range(len(names)))),
             servers=1,  # at a time
-        )
-
-
-class MdtNeedleCheck(OneProcessNeedleCheck):
-    """Every metadata target of a Lustre file system, from one node and by one process.
-
-    The job file has a job for each target, in a directory that lies on the target; one fio runs one
-    of them. A name has the round in it, so that each turn creates files that are not there.
-    """
-
-    needs = FIO_METADATA
-    ways = ("create",)
-    unit = "ops/s"
-
-    def plan(self) -> CasePlan:
-        """Create empty files on each metadata target in turn."""
-        names = self._names("metadata_targets", of_metadata_targets)
-        limits, seconds = self.site.limits, self._turn_seconds(len(names))
-        turns = most_turns(len(names), self.repetitions)
-        files = (limits.case_files - len(names)) // turns
-        if files < _LEAST_FILES:
-            raise ValueError(
-                f"limits.case_files is {limits.case_files}: expected {turns * _LEAST_FILES + len(names)} or "
-                f"more, {_LEAST_FILES} for each of {turns} turns; set cases.{type(self).__name__}.case_files"
-            )
-        job = replace(
-            metadata_job("filecreate", files=files, runtime_s=seconds),
-            filename_format=f"{ROUND}.$clientuid.$jobnum.$filenum",
-        )
-        jobs = (
-            replace(job, name=name, directory=f"{DIRECTORY}/{name}") for name in names
-        )
-        return self._needle(
-            {"create.fio": "\n".join(job.job_file() for job in jobs)},
-            {"targets": names},
-            held_bytes=0,
-            files=turns * files + len(names),
-            mdts=len(names),
         )
 
 
@@ -273,12 +216,12 @@ class NodeNeedleCheck(NeedleCheck):
         layout = None
         if self.site.target.striped_by == "lustre":
             layout = Layout(stripe_count=-1)
-        return self._needle(
+        case = self._needle(
             {f"{job.name}.fio": job.job_file() for job in jobs},
             {"nodes": self.nodes},
             SERVERS,
-            prepare=[self.fio_phase(jobs[0], {}, LAID_OUT, repeated=False)],
             held_bytes=jobs[0].bytes_total * self.nodes,
             files=self.total_tasks,
-            layout=layout,
         )
+        lay_out = self.fio_phase(jobs[0], {}, LAID_OUT, repeated=False)
+        return replace(case, prepare=[lay_out], layout=layout)

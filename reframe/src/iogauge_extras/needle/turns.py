@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from iogauge.core import untrusted
-from iogauge.core.measurement import Phase, Quantity, ToolOutput, ToolOutputError
+from iogauge.core.measurement import Phase, ToolOutput, ToolOutputError
 from iogauge.plan.stage import ROUNDS
 from iogauge.tools.fio.output import parse_json
 
@@ -32,11 +32,11 @@ LEAST_TURNS: Final = 9
 #: Number of probes that are measured beside the suspects.
 OTHERS: Final = 2
 
-#: Number of suspects that are always measured again, if they are fewer than half of all probes.
+#: Number of suspects that are always measured again, if they are fewer than half of all probes, and the most: of more
+#: none could be proven in :data:`LEAST_TURNS`.
 _FEW: Final = 3
+_SUSPECTS: Final = 40
 
-#: The number of a needle's round, which rounds.sh gives to fio.
-ROUND: Final = "${IOG_ROUND}"
 #: The line that rounds.sh prints before each of fio's results.
 _TURN: Final = re.compile(r"^needle ([1-9][0-9]{0,8}) (\S+)$", re.MULTILINE)
 
@@ -55,10 +55,9 @@ class Turn:
         return self.output.phases[0]
 
     @property
-    def quantity(self) -> Quantity:
-        """Return MiB/s, or operations per second of a metadata engine."""
-        rates = self.phase.rates
-        return rates["bw"] if "bw" in rates else rates["rate"]
+    def rate(self) -> float:
+        """Return MiB/s."""
+        return self.phase.rates["bw"].value
 
 
 def parse_turns(text: str) -> list[Turn]:
@@ -86,23 +85,14 @@ def parse_turns(text: str) -> list[Turn]:
 
 
 def _of_whole(output: ToolOutput, number: int, probe: str) -> ToolOutput:
-    """Return a turn's output with the words of the whole execution in place of the turn's own.
-
-    rounds.sh adds an end to the execution's word, and gives the number for the names of files.
-    """
+    """Return a turn's output with the execution's word in place of the turn's own, to which rounds.sh adds an end."""
     found: Any = output.parameters["jobs"]
-
-    def whole(key: str, value: str) -> str:
-        if key == "description":
-            return value.removesuffix(f".{number}.{probe}")
-        if key == "filename_format" and value.startswith(f"{number}."):
-            return ROUND + value.removeprefix(str(number))
-        return value
-
-    jobs = {
-        name: {key: whole(key, value) for key, value in options.items()}
-        for name, options in found.items()
-    }
+    jobs = {}
+    for name, options in found.items():
+        jobs[name] = dict(options)
+        if "description" in options:
+            word = options["description"].removesuffix(f".{number}.{probe}")
+            jobs[name]["description"] = word
     return replace(output, parameters={**output.parameters, "jobs": jobs})
 
 
@@ -115,7 +105,7 @@ def by_round(turns: Sequence[Turn]) -> dict[int, dict[str, float]]:
             raise ToolOutputError(
                 f"needle, round {turn.round}: {turn.probe} was measured twice"
             )
-        row[turn.probe] = turn.quantity.value
+        row[turn.probe] = turn.rate
     return rounds
 
 
@@ -137,29 +127,17 @@ def rates_of(
     return {name: tuple(rounds[number][name] for number in numbers) for name in names}
 
 
-def orders(names: Sequence[str], rounds: int, word: str) -> list[tuple[str, ...]]:
-    """Return the order of the probes in each round.
+def orders(names: Sequence[str], rounds: int, token: str) -> list[tuple[str, ...]]:
+    """Return the order of the probes in each round: a random one and its reverse, in turns.
 
-    A drift within the rounds must not hit the same probe each time. So the places of a probe add
-    up to the same over all rounds. With an even number of probes and an odd number of rounds they
-    differ by 1. Rounds come in pairs: a random order, and its reverse. The last three of an odd number
-    are a random order, the same turned by half, and the order that makes up for both. With one
-    round nothing can be made up for. The same ``word`` draws the same orders.
+    So a drift within the rounds does not hit the same probe each time. The same ``token`` draws the same orders.
     """
-    source, found = random.Random(word), list[tuple[str, ...]]()
-    while (left := rounds - len(found)) > 0:
-        first = tuple(source.sample(list(names), len(names)))
-        if left == 3:
-            half = (len(first) + 1) // 2
-            second = first[half:] + first[:half]
-            places = {name: first.index(name) + second.index(name) for name in first}
-            found += [
-                first,
-                second,
-                tuple(sorted(first, key=lambda name: -places[name])),
-            ]
+    source, found = random.Random(token), list[tuple[str, ...]]()
+    for number in range(rounds):
+        if number % 2:
+            found.append(found[-1][::-1])
         else:
-            found += [first, first[::-1]][:left]
+            found.append(tuple(source.sample(list(names), len(names))))
     return found
 
 
@@ -169,15 +147,10 @@ def turns_again(rounds: int) -> int:
 
 
 def _most_suspects(probes: int, rounds: int) -> int:
-    """Return how many suspects are measured again at most, see :func:`again`."""
+    """Return how many suspects are measured again at most: for as long as the rounds took, or three of seven probes."""
     room = probes * rounds // turns_again(rounds) - OTHERS
-    return max(1, min((probes - 1) // 2, _FEW), room)
-
-
-def most_turns(probes: int, rounds: int) -> int:
-    """Return the most turns of a pass: all rounds, and those of what is measured again."""
-    later = min(probes, _most_suspects(probes, rounds) + OTHERS)
-    return probes * rounds + later * turns_again(rounds)
+    few = min((probes - 1) // 2, _FEW)
+    return max(1, few, min(room, _SUSPECTS))
 
 
 def shares(rates: Mapping[str, Sequence[float]]) -> dict[str, float]:
@@ -187,12 +160,10 @@ def shares(rates: Mapping[str, Sequence[float]]) -> dict[str, float]:
     of its round. The median of these quotients stands for a probe.
     """
     middle = [_middle(column) for column in zip(*rates.values(), strict=True)]
-    found = {
-        name: statistics.median(
-            value / of_round for value, of_round in zip(row, middle, strict=True)
-        )
-        for name, row in rates.items()
-    }
+    found = {}
+    for name, row in rates.items():
+        quotients = [rate / middle[at] for at, rate in enumerate(row)]
+        found[name] = statistics.median(quotients)
     of_all = _middle(list(found.values()))
     return {name: value / of_all for name, value in found.items()}
 
@@ -218,22 +189,18 @@ class Again:
 def again(rates: Mapping[str, Sequence[float]], max_deviation: float) -> Again:
     """Return what must be measured again after the rounds.
 
-    A suspect is below 1 - ``max_deviation`` of the median of all. The slowest suspects are measured
-    again for at most as long as the rounds took: m suspects and two others, each
-    :func:`turns_again` times. Three suspects always are, or as many as are fewer than half of all
-    probes, but one in any case. The others are the probes nearest to the median.
+    A suspect is below 1 - ``max_deviation`` of the median of all; the slowest are measured again. The others are the
+    probes nearest to the median.
     """
     share = shares(rates)
-    rounds = min(map(len, rates.values()))
-    below = sorted(
-        (n for n in share if share[n] < 1 - max_deviation), key=lambda n: (share[n], n)
-    )
+    rising = sorted(share, key=lambda name: (share[name], name))
+    below = [name for name in rising if share[name] < 1 - max_deviation]
     if not below:
         return Again()
-    most = _most_suspects(len(share), rounds)
     healthy = sorted(
-        (n for n in share if n not in below), key=lambda n: (abs(math.log(share[n])), n)
+        rising[len(below) :], key=lambda name: (abs(math.log(share[name])), name)
     )
+    most = _most_suspects(len(share), len(rates[rising[0]]))
     return Again(tuple(below[:most]), tuple(healthy[:OTHERS]))
 
 

@@ -1,7 +1,6 @@
-"""A machine described as a site: looked at, written down, planned.
+"""A machine described as a site: looked at, and written down.
 
-- site_commands: site new, site add-target
-- scheduler: the scheduler of this machine, and its modules
-- probe: what a node sees of itself and of a target
+- found: what this host says of itself, of a target, of Slurm and of modules
+- site_commands: site new
 - writing: settings.yaml, and a repository of the site's own
 """

@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from iogauge.core import untrusted
+from iogauge.core.untrusted import texts
 from iogauge.records.record import Record
 from iogauge_extras.page import by_hand
-from iogauge_extras.page.sweeps import texts
 
 #: Larger files are left out: they are data, not text that says how a case went.
 _LARGEST: Final = 4 << 20

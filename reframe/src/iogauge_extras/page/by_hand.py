@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Final
 
 from iogauge.core.text import visible
+from iogauge.core.untrusted import texts
 from iogauge.plan.script import shell_command, shell_word
 from iogauge.records.record import Record
-from iogauge_extras.page.sweeps import texts
 
 #: The functions that the cases use, and the head of the script.
 _HEAD: Final = Path(__file__).with_name("by_hand.sh")
@@ -87,7 +87,7 @@ class _Case:
         except ValueError:
             words = []
         first = words[0].partition("=")[0] if words else ""
-        if first in ("iog_phase", "iog_client", "iog_parts"):
+        if first in ("iog_phase", "iog_client"):
             self._add_phase(first, words[1], words[2:])
         elif first == "iog_repeat":
             self.lines.append(f"repeat {words[1]} {words[2]} {_FUNCTIONS[words[3]]}")
@@ -99,8 +99,6 @@ class _Case:
             self.lines.append(f"# the site's own: {visible(text)}")
 
     def _add_phase(self, function: str, name: str, words: Sequence[str]) -> None:
-        if function == "iog_parts":
-            raise NotByHand(f"{name} needs several clients at the same time")
         if name.startswith(("facts-", "look-")):
             return
         if name.startswith("evict-"):

@@ -18,13 +18,14 @@ from iogauge.core.groups import grouped
 from iogauge.core.text import count, visible
 from iogauge.judge.verdict import Verdict
 from iogauge.records import query
+from iogauge.records.journal import Damaged
 from iogauge.records.record import ADDED, Record
 from iogauge.report.endings import Ending
 from iogauge.report.history_table import by_place
 from iogauge.report.layout import LOOKS, Column, Table, columns
-from iogauge.report.outcome import notes_of
+from iogauge.report.outcome import Notes
 from iogauge.report.ranking import Rank, dead_targets, rank_of
-from iogauge_extras.page.news import Alarm, Trouble
+from iogauge_extras.page.trouble import Alarm, Trouble
 
 #: Runs of a case that are shown.
 RUNS: Final = 14
@@ -60,8 +61,8 @@ class CaseStatus:
 
 def read_marks(
     folder: Path, system: str = "", since: datetime | None = None, name: str = ""
-) -> list[CaseStatus]:
-    """Return the cases of a history by partition and name; with ``since`` those measured later.
+) -> tuple[list[CaseStatus], list[Damaged]]:
+    """Return the cases of a history by partition and name, with ``since`` those measured later; and its damaged lines.
 
     Raises OSError for a file that cannot be read.
     """
@@ -84,12 +85,13 @@ def read_marks(
                 runs_of.append(runs[-RUNS:])
         last = [(runs[-1]["file"], runs[-1]["start"]) for runs in runs_of]
         records = query.records(folder, history, last)
+        damaged = query.damaged(folder, history)
     found = []
     for place, runs in zip(last, runs_of, strict=True):
         if place in records:
             verdicts = tuple(Verdict(run["verdict"]) for run in runs)
             found.append(CaseStatus(verdicts, records[place]))
-    return sorted(found, key=lambda case: by_place(case.newest))
+    return sorted(found, key=lambda case: by_place(case.newest)), damaged
 
 
 _CASE: Final = 'system, partition, environment, "case"'
@@ -119,6 +121,10 @@ def gravest_first(
         else:
             rank = rank_of(case.newest, case.newest.verdict, dead)
             found = _of_record(replace(case, rank=rank))
+        for trouble in troubles:
+            if trouble.where == case.newest.where and trouble.is_meant(case.case):
+                whys = filter(None, [trouble.acknowledged, found.why])
+                found = replace(found, why="; ".join(dict.fromkeys(whys)))
         explained.append(found)
     return sorted(explained, key=lambda case: (case.rank, -case.loss))
 
@@ -143,7 +149,7 @@ def _of_record(case: CaseStatus) -> CaseStatus:
     text, note = record.reason, ""
     for finding in record.findings:
         if finding.objects(record.verdict):
-            text = f"{finding.name}: {finding.saw}"
+            text = finding.saw
             note = f"{finding.guard}: demanded: {finding.demands}. {finding.remedy}"
             break
     words = text.split()
@@ -166,7 +172,7 @@ def brief(
     elif shown:
         style = "yellow"
     yield shorten(f"iogauge: {alarm.headline}", width, placeholder=" …"), style
-    if alarm.troubles:
+    if alarm.gist != alarm.ending.sentence:
         yield str(alarm.ending), ""
     most = _BRIEF if len(shown) <= _BRIEF else _BRIEF - 1
     for case in shown[:most]:
@@ -179,7 +185,10 @@ def brief(
     if shown:
         steps.append("iogauge status")
     if red:
-        steps.append(f"iogauge explain {red[0].newest.verdict.value}")
+        word = red[0].newest.verdict.value
+        if red[0].rank is Rank.DRIFT:
+            word = "drift"
+        steps.append(f"iogauge explain {word}")
     if any(case.rank is Rank.UNREFERENCED for case in ordered):
         steps.append("iogauge calibrate")
     steps.append("iogauge run -t quick")
@@ -200,21 +209,20 @@ def marks_table(ordered: Sequence[CaseStatus], wide: bool = False) -> Table:
     case, *others = columns(
         "case", "newest", "verdict", "why", whole=("newest", "verdict")
     )
-    notes = notes_of(one.note for one in ordered if one.note)
-    shown = list(dict.fromkeys(notes.values()))
+    notes = Notes(one.note for one in ordered if one.note)
 
     def row(status: CaseStatus) -> tuple[str, ...]:
         letters = "".join(LOOKS[verdict].letter for verdict in status.verdicts)
         why = status.why
         if status.note:
-            why += f" [{shown.index(notes[status.note]) + 1}]"
+            why += f" {notes.numbers([status.note])}"
         last = status.newest
         return status.case, letters, last.minute, last.verdict.value, why.strip()
 
     blocks = {}
     for where, mine in grouped(ordered, lambda status: status.newest.where).items():
         blocks[where] = list(map(row, mine))
-    return Table((case, runs, *others), blocks, shown, wide)
+    return Table((case, runs, *others), blocks, notes.texts, wide)
 
 
 def marks_json(ordered: Sequence[CaseStatus], ending: Ending) -> str:

@@ -1,32 +1,26 @@
-"""The history of the lines that some records measured: runs, curves with their limits, what changed."""
+"""The history of the lines that some records measured: runs, curves, what changed, and what else went on then."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Mapping, Sequence
-from datetime import datetime
+import contextlib
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
-from iogauge.core.text import count, visible
-from iogauge.core.units import with_unit
+from iogauge.core import registry
+from iogauge.core.text import count, some, visible
 from iogauge.evidence import fingerprint
 from iogauge.judge.verdict import Verdict
 from iogauge.records import query
-from iogauge.records.record import Record, short_name
-from iogauge_extras.history import states, statistics
-from iogauge_extras.history.states import Judged, State
+from iogauge.records.record import Record, microseconds, short_name
+from iogauge.report.ranking import load_of
+from iogauge_extras.history import states
 from iogauge_extras.page.charts import Curve, Run
-from iogauge_extras.page.sweeps import drawable
 
 #: Runs in a figure.
 SHOWN: Final = 60
-
-#: Control limits lie so many standard deviations of the baseline from its level.
-_SIGMAS: Final = 3.0
-
-#: Most changes of a fingerprint to name.
-_NAMED: Final = 6
 
 #: What is known of a run.
 _COLUMNS: Final = (
@@ -39,21 +33,53 @@ UNCHANGED: Final = (
 )
 
 
-class Span(NamedTuple):
-    """A part of the history; None is no limit, and both ends belong to it."""
+#: All of the history.
+ALWAYS: Final = query.Choice()
 
-    since: datetime | None = None
-    until: datetime | None = None
+#: Seconds before the end of a case in which a probe says something of it.
+PROBED_S: Final = 3600
+
+#: A load of the node from which it may explain a loss, in its cores: half of them are busy.
+_LOADED: Final = 0.5
 
 
-ALWAYS: Final = Span()
+def utc_minute(time: datetime) -> str:
+    """Return a time as people write it, to the minute."""
+    return f"{time.astimezone(timezone.utc):%Y-%m-%d %H:%M} UTC"
+
+
+def probed(system: str, partition: str, begin: int, end: int) -> str:
+    """Return when probes found a target slow in a time (seconds since 1970); empty if none did, or if none are here."""
+    with contextlib.suppress(registry.Missing):
+        slow = registry.load("iogauge_answers", "probe.while_it_ran")
+        found: str = slow(system, partition, begin - PROBED_S, end)
+        return found
+    return ""
+
+
+def circumstances(cause: str, record: Record) -> str:
+    """Return a cause with the load of the nodes, and with what probes say of that time, if they may explain a loss."""
+    load = load_of(record)
+    busy = record.busy
+    if not busy and load is not None and load >= _LOADED:
+        busy = f"the nodes were loaded before the run, {load:g} x their cores"
+    texts = []
+    if busy:
+        texts.append(f"{busy}: see what else runs there, and measure again without it")
+    end = microseconds(record.time) // 1_000_000
+    slow = probed(record.system, record.partition, end, end)
+    if slow:
+        texts.append(f"probes found the target {slow}")
+    if texts and cause not in ("", UNCHANGED):
+        texts.insert(0, cause)
+    return "; and ".join(texts) or cause
 
 
 class History:
     """The history of the lines that some records measured."""
 
     def __init__(
-        self, folder: Path, records: Sequence[Record], span: Span = ALWAYS
+        self, folder: Path, records: Sequence[Record], span: query.Choice
     ) -> None:
         """Load the rows of the records' lines; those after the span's end do not count."""
         self._span = span
@@ -65,7 +91,7 @@ class History:
         self.judged = {(series.line, series.metric): series for series in judged}
         self.fingerprints = query.fingerprints(self._history)
         self._references = {
-            (r.line, m.name): drawable(m) for r in records for m in r.metrics
+            (r.line, m.name): m.reference for r in records for m in r.metrics
         }
 
     def runs(self, line: str, metric: str, count: int = -1) -> list[dict[str, Any]]:
@@ -88,20 +114,15 @@ class History:
 
     @property
     def curves(self) -> list[Curve]:
-        """Return the curves of all that has a value; what repeats another metric is in the curve of that one."""
-        lines = query.every(
+        """Return the curves of all that has a value; what repeats another metric has none."""
+        condition = query.every(
             query.among("line", list(self.newest)),
             query.Condition("metric IS NOT NULL"),
             self._until.of_time,
         )
-        keys = query.rows(
-            self._history,
-            "line, metric",
-            lines,
-            "GROUP BY line, metric ORDER BY min(time)",
-        )
+        order = "GROUP BY line, metric ORDER BY min(time)"
         curves = []
-        for line, metric in keys:
+        for line, metric in query.rows(self._history, "line, metric", condition, order):
             series = self.judged.get((line, metric))
             if series is None or not series.repeats:
                 curves.append(self.curve(line, metric))
@@ -112,18 +133,17 @@ class History:
 
         The curve's ``since`` is the begin of the trend's alarm, or ``since`` if there is no such alarm.
         """
-        series = self.judged.get((line, metric))
-        rows = every = self.runs(line, metric, SHOWN)
-        if first := self._span.since:
-            rows = [row for row in rows if row["time"] >= first] or rows[-1:]
-        last, bound = rows[-1], self._references.get((line, metric))
-        if series and series.state is State.ALARM and series.change:
-            since = series.change.time
-        return Curve(
-            title=f"{last['partition']} {short_name(last['case'])} {metric}",
-            unit=str(last["unit"]),
-            points=[
-                Run(
+        rows = self.runs(line, metric, SHOWN)
+        last = rows[-1]
+        points = []
+        for row in rows:
+            # Of a span without a run the last one before it is shown.
+            early = self._span.since and row["time"] < self._span.since
+            if early and row is not last:
+                continue
+            alike = row["unit"] == last["unit"] and row["metric_verdict"]
+            if alike and (row["median"] or 0) > 0:
+                run = Run(
                     row["time"],
                     row["session"],
                     row["median"],
@@ -131,80 +151,52 @@ class History:
                     row["series"],
                     row["fingerprint"],
                 )
-                for row in rows
-                if row["unit"] == last["unit"]
-                and row["metric_verdict"]
-                and (row["median"] or 0) > 0
-            ],
-            reference=bound.value if bound else None,
-            least=bound.least if bound else None,
-            most=bound.most if bound else None,
+                points.append(run)
+        curve = Curve(
+            title=f"{last['partition']} {short_name(last['case'])} {metric}",
+            unit=str(last["unit"]),
+            points=points,
             since=since,
             system=visible(str(last["system"])),
             key=line,
-            under="; ".join(
-                filter(None, [*self._repeating(line, metric), self._under(last)])
-            ),
-            **self._limits(every, series),
+            under=self._under(last),
         )
-
-    def _repeating(self, line: str, metric: str) -> Iterator[str]:
-        """Yield the newest value of each metric that repeats one: ``read_bw is proportional, newest 9.971 MiB/s``."""
-        for name in [
-            name
-            for (of, name), s in self.judged.items()
-            if (of, s.repeats) == (line, metric)
-        ]:
-            (last,) = self.runs(line, name, 1)
-            if last["median"] is not None:
-                value = with_unit(last["median"], last["unit"])
-                yield visible(f"{name} is proportional, newest {value}")
-
-    def _limits(
-        self, rows: Sequence[Mapping[str, Any]], series: Judged | None
-    ) -> dict[str, Any]:
-        """Return level, control limits and steps of the newest series, if it has a baseline."""
-        if series is None or series.level is None:
-            return {}
-        valid = [
-            run
-            for run in rows
-            if run["series"] == series.series
-            and run["unit"] == series.unit
-            and run["confirms"] is None
-            and Verdict(run["metric_verdict"]).is_valid
-            and run["median"] > 0
-        ]
-        points = statistics.change_points([run["median"] for run in valid])
-        steps = tuple(valid[point]["time"] for point in points)
-        reach = _SIGMAS * series.spread
-        low, high = series.level * math.exp(-reach), series.level * math.exp(reach)
-        return {"level": series.level, "low": low, "high": high, "steps": steps}
+        bound = self._references.get((line, metric))
+        if bound:
+            curve = replace(
+                curve, reference=bound.value, least=bound.least, most=bound.most
+            )
+        series = self.judged.get((line, metric))
+        if series and series.change:
+            change = series.change
+            curve = replace(curve, level=change.level, since=change.time)
+        return curve
 
     def _under(self, row: Mapping[str, Any]) -> str:
         """Return nodes, tasks, tools and stack of a run."""
-        known = self.fingerprints.get(row["fingerprint"] or "", {})
-        tools = [
-            f"{key[5:]} {value}"
-            for key, value in known.items()
-            if key.startswith("tool.")
-        ]
-        stack = [f"stack {known['stack']}"] if "stack" in known else []
         record = self.newest[row["line"]]
-        scale = ""
+        parts = []
         if record.nodes and record.tasks_per_node:
-            scale = f"{count(record.nodes, 'node')} x {count(record.tasks_per_node, 'task')}"
-        return visible("; ".join(filter(None, [scale, *tools, *stack])))
+            nodes, tasks = count(record.nodes, "node"), record.tasks_per_node
+            parts.append(f"{nodes} x {count(tasks, 'task')}")
+        known = self.fingerprints.get(row["fingerprint"] or "", {})
+        for key, value in known.items():
+            if key.startswith("tool."):
+                parts.append(f"{key[5:]} {value}")
+        if "stack" in known:
+            parts.append(f"stack {known['stack']}")
+        return visible("; ".join(parts))
 
     def changed(self, before: str | None, after: str | None) -> str:
         """Return a sentence on how two fingerprints differ, or that they do not."""
         if before is None or after is None:
             return ""
         old, new = self.fingerprints.get(before, {}), self.fingerprints.get(after, {})
-        keys = [
-            visible(f"{key}: {a} -> {b}") for key, a, b in fingerprint.changed(old, new)
-        ]
-        if not keys:
-            return UNCHANGED if all(map(fingerprint.is_of_node, (old, new))) else ""
-        more = f"; and {len(keys) - _NAMED} more" if len(keys) > _NAMED else ""
-        return "changed just before: " + "; ".join(keys[:_NAMED]) + more
+        changes = []
+        for key, first, second in fingerprint.changed(old, new):
+            changes.append(visible(f"{key}: {first} -> {second}"))
+        if changes:
+            return f"changed just before: {some(changes)}"
+        if fingerprint.is_of_node(old) and fingerprint.is_of_node(new):
+            return UNCHANGED
+        return ""

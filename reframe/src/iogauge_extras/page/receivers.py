@@ -24,7 +24,7 @@ import urllib3
 from iogauge.core import commands
 from iogauge.core.text import visible
 from iogauge.site.extras import Receivers
-from iogauge_extras.page.news import Alarm
+from iogauge_extras.page.trouble import Alarm
 
 #: Variables whose values are secrets.
 SECRETS: Final = (
@@ -62,7 +62,9 @@ class Message:
     @property
     def text(self) -> str:
         """Plain text, cut where it is too long for a chat."""
-        text, more = self.alarm.text, f"\n\n{self.link}" if self.link else ""
+        text, more = self.alarm.text, ""
+        if self.link:
+            more = f"\n\n{self.link}"
         if len(text) > LONGEST:
             text = (
                 text[:LONGEST].rsplit("\n", 1)[0]
@@ -115,13 +117,6 @@ def receivers(
         for file in site.webhook_files:
             url = Path(file).read_text(encoding="utf-8").strip()
             found[file] = partial(post_webhook, url, "")
-    command = environment.get("IOGAUGE_ALARM_COMMAND", "")
-    if command:
-        try:
-            words = shlex.split(command)
-        except ValueError as error:
-            raise ValueError(f"IOGAUGE_ALARM_COMMAND: {error}") from None
-        found["command"] = partial(run_command, words, bare)
     url = environment.get("IOGAUGE_WEBHOOK_URL", "")
     if url:
         token = environment.get("IOGAUGE_WEBHOOK_TOKEN", "")
@@ -171,10 +166,6 @@ def run_command(
     head: str = "",
 ) -> None:
     """Give the text to a command on its standard input, without a shell; raises :class:`SendError`."""
-    if not words:
-        raise SendError(
-            "IOGAUGE_ALARM_COMMAND is empty: expected a program and its arguments"
-        )
     try:
         given = f"{head}{message.text}\n"
         done = commands.run(

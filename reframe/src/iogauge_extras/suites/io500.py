@@ -20,14 +20,13 @@ from dataclasses import replace
 from typing import Final
 
 from iogauge.core.measurement import (
-    Moment,
     Phase,
     Quantity,
     ToolOutput,
     ToolOutputError,
 )
 from iogauge.tools.mdtest import SHIFT, parse_rank_csv
-from iogauge.tools.parsing import excerpt, local_moment, unique
+from iogauge.tools.parsing import excerpt, unique
 
 #: The scored phases in IO500's order.
 PHASES: Final = (
@@ -52,19 +51,6 @@ TOO_SHORT: Final = r"^INVALID (stonewall-time (\d+s != |< )300s|Runtime is small
 IOR_HARD_BYTES: Final = 47008
 FILE_BYTES: Final = 3901
 
-#: Options that a site may set, by section. All others follow from the case, or change the benchmark.
-SETTABLE: Final[Mapping[str, tuple[str, ...]]] = {
-    "global": ("api", "dataPacketType"),
-    "ior-easy": ("API", "transferSize", "filePerProc", "uniqueDir"),
-    **dict.fromkeys(
-        ("ior-hard", "ior-hard-write", "ior-hard-read"), ("API", "collective")
-    ),
-    **dict.fromkeys(("mdtest-easy", "mdtest-hard"), ("API",)),
-    "find": (
-        *("nproc", "pfind-queue-length", "pfind-steal-next"),
-        "pfind-parallelize-single-dir-access-using-hashing",
-    ),
-}
 
 _GIB: Final = 2**30
 _FAULT: Final = re.compile(
@@ -87,30 +73,8 @@ _CELL: Final = re.compile(r"\d\.\d{1,12}e[+-]\d{2}")
 _TIMED: Final = {"write": "create", "stat": "stat", "delete": "remove", "read": "read"}
 
 
-def check_options(options: Mapping[str, Mapping[str, str | int | bool]]) -> None:
-    """Refuse options that a site may not set; raises :class:`ValueError`."""
-    for section, own in options.items():
-        known = SETTABLE.get(section)
-        if known is None:
-            raise ValueError(f"[{section}]: expected one of {', '.join(SETTABLE)}")
-        for option, value in own.items():
-            if option not in known:
-                raise ValueError(
-                    f"[{section}] {option}: expected one of {', '.join(sorted(known))}; the others "
-                    "follow from the limits of the case, or would make another benchmark of it"
-                )
-            if not re.fullmatch(r"[A-Za-z0-9_./=: -]{1,200}", str(value)):
-                raise ValueError(
-                    f"[{section}] {option} is {value!r}: expected plain words"
-                )
-
-
-def ini(*layers: Mapping[str, Mapping[str, str | int | bool]]) -> str:
-    """Return the text of an ini file, of options by section; later layers add to the first."""
-    sections: dict[str, dict[str, str | int | bool]] = {}
-    for layer in layers:
-        for section, options in layer.items():
-            sections.setdefault(section, {}).update(options)
+def ini(sections: Mapping[str, Mapping[str, str | int | bool]]) -> str:
+    """Return the text of an ini file, of options by section."""
     lines = []
     for section, options in sections.items():
         lines.append(f"[{section}]")
@@ -136,8 +100,7 @@ def parse(result: str, stdout: str, files: Mapping[str, str]) -> ToolOutput:
     ``beside`` are the bytes of the whole run: the scored phases', and those of the random reads that
     have no score. ``warnings`` are all complaints, among them ``INVALID ...`` for each reason that
     IO500 gives. ``parameters`` has ``jobs`` (the options in effect by section), ``data_type``, ``shift`` (ranks, if
-    all readers are shifted alike), BW, MD and SCORE. ``lengths`` are the seconds of each phase with its
-    preparation.
+    all readers are shifted alike), BW, MD and SCORE.
 
     Raises :class:`ToolOutputError` if a scored phase or the score is missing, or if the scores do not follow from
     the phases. No phase may contradict what IOR, mdtest or find left of it.
@@ -156,22 +119,15 @@ def parse(result: str, stdout: str, files: Mapping[str, str]) -> ToolOutput:
     made = of_phase["mdtest-easy-write"] + of_phase["mdtest-hard-write"]
     if found < made:
         complaints.append(f"find looked at {found} files, mdtest made {made}")
-    lengths = {}
-    for name in order:
-        if "t_delta" in sections[name]:
-            delta = sections[name]["t_delta"]
-            lengths[name] = _number(delta, f"t_delta of {name}")
     parameters: dict[str, object] = {
         "jobs": config,
         "data_type": config.get("global", {}).get("datapackettype", ""),
-        "lengths": lengths,
     }
-    for name in ("bw", "md", "score"):
-        parameters[name] = float(sections["SCORE"][name].split()[0])
     if shift is not None:
         parameters["shift"] = shift
     return ToolOutput(
         tool="io500",
+        all_options=True,
         # Built from an archive, IO500 does not know its version.
         version=sections["run"].get("version") or "unknown",
         phases=tuple(phases),
@@ -179,12 +135,11 @@ def parse(result: str, stdout: str, files: Mapping[str, str]) -> ToolOutput:
         nodes=nodes,
         warnings=unique(complaints),
         parameters=parameters,
-        moments=tuple(_moments(sections)),
         totals={
             way: sum(p.bytes_moved or 0 for p in phases if p.name.endswith(f"-{way}"))
             for way in ("read", "write")
         },
-        beside={"read": _unscored(files), "write": 0},
+        extra_bytes={"read": _unscored(files), "write": 0},
     )
 
 
@@ -404,14 +359,3 @@ def _complaints(result: str, stdout: str) -> list[str]:
     if not said and "[INVALID]" in stdout + result:
         said.append("the result is marked [INVALID], and no reason is given")
     return said
-
-
-def _moments(sections: Mapping[str, Mapping[str, str]]) -> list[Moment]:
-    """Return start and end of each phase: local times; raises :class:`ToolOutputError`."""
-    found = []
-    for name, section in sections.items():
-        for key in ("t_start", "t_end"):
-            if key in section:
-                where = f"{name} {key}"
-                found.append(local_moment(where, section[key], "io500: result.txt"))
-    return found

@@ -1,7 +1,7 @@
 """Base class of the scenarios that run IO500: twelve scored phases in one execution, one score.
 
 Directories, times and counts of the ini file follow from the case: the bytes and files of its limits,
-divided among the tasks. The site adds options (``extras.io500``). IO500 removes its files itself.
+divided among the tasks. IO500 removes its files itself.
 
 On one node IO500 would read and stat what the client keeps, so two nodes are the least. Phases that
 write have a time limit, the stonewall; the others take as long as these left work for them.
@@ -10,24 +10,15 @@ write have a time limit, the stonewall; the others take as long as these left wo
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import chain, islice
-from typing import Any, Final, get_args
+from typing import Any, Final
 
 from iogauge.cases.storage import StorageCheck
-from iogauge.core import untrusted, words
-from iogauge.core.measurement import Metric, Quantity, ToolOutput
-from iogauge.evidence.model import DIRECTORIES_READ as PASSED_ON
-from iogauge.evidence.model import Evidence, passed_on_in
-from iogauge.node.lustre.layout import FileLayout
-from iogauge.node.lustre.request import Layout
+from iogauge.core import vocabulary
+from iogauge.core.measurement import Metric, Quantity
 from iogauge.plan.case import DIR, REP, Access, CasePlan, Computed, PhasePlan, Printed
-from iogauge.site.extras import Io500Directory
-from iogauge.tools.parsing import answer
 from iogauge_extras.suites import io500
-
-#: IO500's directories, which may have layouts of their own.
-DIRECTORIES: Final[tuple[str, ...]] = get_args(Io500Directory)
 
 _RESULTS: Final = "io500"
 _DATA: Final = f"{DIR}/data"
@@ -79,26 +70,6 @@ def _access(name: str) -> Access:
     return Access(direction="metadata")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _PassedOn(untrusted.Form):
-    """What a directory passes on to new files, or why nobody knows."""
-
-    layout: FileLayout | None = None
-    problem: str = ""
-
-
-def parse_passed_on(printed: Printed) -> ToolOutput:
-    """Return the layouts that the agent printed, by directory; raises :class:`ToolOutputError`."""
-    told: Mapping[str, _PassedOn] = answer(
-        Mapping[str, _PassedOn], printed.result, PASSED_ON
-    )
-    passed = {name: one.layout for name, one in told.items()}
-    problems = {name: one.problem for name, one in told.items() if one.problem}
-    return ToolOutput(
-        "lustre", "", (), parameters={"directories": passed, "unanswered": problems}
-    )
-
-
 def _parse(printed: Printed) -> Any:
     return io500.parse(printed.result, printed.stdout, printed.files)
 
@@ -106,7 +77,7 @@ def _parse(printed: Printed) -> Any:
 class Io500Check(StorageCheck):
     """IO500; a subclass says how long its phases write."""
 
-    needs = words.IO500
+    needs = vocabulary.IO500
     keep_files = ["io500-*.tgz"]
     #: Whether the result is to be one that the list takes: 300 s, and no objection of IO500.
     official: bool = True
@@ -140,55 +111,10 @@ class Io500Check(StorageCheck):
             )
         return easy, hard, files
 
-    def _layouts(self) -> list[PhasePlan]:
-        """Return the phases that give IO500's directories layouts of their own, and read them all back."""
-        script = 'mkdir -p "$1" && directory=$1 && shift && exec lfs setstripe "$@" "$directory"'
-        asked = self._asked()
-        if not asked:
-            return []
-        paths = [f"{_DATA}/{name}" for name in asked]
-        phases = [PhasePlan(name="directories", command=["mkdir", "-p", *paths])]
-        for path, (name, layout) in zip(paths, asked.items(), strict=True):
-            if layout is not None:
-                command = ["sh", "-c", script, "sh", path, *layout.arguments()]
-                phases.append(PhasePlan(name=f"layout-{name}", command=command))
-        command = ["passed-on", *paths]
-        read = PhasePlan(
-            name=PASSED_ON, command=command, launch="agent", parse=parse_passed_on
-        )
-        return [*phases, read]
-
-    def _asked(self) -> dict[str, Layout | None]:
-        """Return the layout that the site requests for each of IO500's directories on Lustre."""
-        if self.site.target.striped_by != "lustre":
-            return {}
-        asked: dict[str, Layout | None] = dict.fromkeys(DIRECTORIES)
-        for name, wanted in self.site.io500.striping.items():
-            asked[name] = Layout(
-                stripe_count=wanted.stripe_count,
-                stripe_bytes=wanted.stripe_bytes,
-                pool=self.site.target.pool,
-            )
-        return asked
-
-    def _layout(self) -> dict[str, Any] | None:
-        """Return the layouts of IO500's directories, by name."""
-        noted, named = super()._layout(), {}
-        evidence: Evidence | None = getattr(self, "_evidence", None)
-        if evidence:
-            for name, found in passed_on_in(evidence.outputs).items():
-                if found is not None:
-                    named[name] = str(found)
-        if not named:
-            return noted
-        return {**(noted or {}), "directories": named}
-
     def plan(self) -> CasePlan:
         """Fill in the ini file, then run IO500: twelve phases in one execution."""
         self.need_nodes("IO500 on one node reads and stats what its own client keeps")
         easy, hard, each = self._sizes()
-        if self.site.io500.striping and self.site.target.striped_by != "lustre":
-            raise ValueError("io500.striping is for a target on Lustre: leave it out")
         ini = f"io500-{self.stonewall_s}s.ini"
         # What a submission to the list needs of a run: its results, its ini file, its job script.
         results = f"{_RESULTS}/{REP}"
@@ -230,20 +156,23 @@ class Io500Check(StorageCheck):
             "mdtest-easy": {"n": each},
             "mdtest-hard": {"n": each},
         }
+        if self.site.target.compresses:
+            options["global"]["dataPacketType"] = "random"
         held = easy + io500.IOR_HARD_BYTES * hard + 4096 * each
-        return self.case(
+        case = self.case(
             "io500",
             [
                 PhasePlan(name="ini", command=["sh", "-c", _FILL, "sh", DIR, REP, ini]),
-                *self._layouts(),
                 *phases,
                 PhasePlan(name="archive", command=archive),
             ],
-            warm_up=False,
             held_bytes=held * self.total_tasks,
             files=(2 * each + 3) * self.total_tasks + 8,
-            inputs={ini: io500.ini(options, self.site.io500.options)},
-            directories=self._asked(),
+        )
+        return replace(
+            case,
+            warm_up=False,
+            inputs={ini: io500.ini(options)},
             computed={
                 BW.name: _mean(BW.unit, io500.BANDWIDTHS),
                 MD.name: _mean(MD.unit, io500.RATES),

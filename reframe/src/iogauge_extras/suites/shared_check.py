@@ -10,7 +10,7 @@ from typing import Any
 from iogauge.cases.ior import WRITE, IorCheck
 from iogauge.core import registry
 from iogauge.core.measurement import Metric, Reference
-from iogauge.core.words import DARSHAN, IOR_HDF5, IOR_MPIIO, IOR_NCMPI
+from iogauge.core.vocabulary import DARSHAN, IOR_HDF5, IOR_MPIIO, IOR_NCMPI
 from iogauge.node.lustre.request import Layout
 from iogauge.plan.case import REP, PhasePlan
 from iogauge.tools import darshan
@@ -82,11 +82,7 @@ class HintedFileCheck(SharedFileCheck):
     stripe_size: int
 
     def layout(self) -> Layout:
-        """Return the layout that the hints ask for; raises ValueError in a pool."""
-        if self.site.target.pool:
-            raise ValueError(
-                f"target.pool is {self.site.target.pool}: hints name no pool; leave this check out there"
-            )
+        """Return the layout that the hints ask for; raises ValueError without a stripe count."""
         counts = self.site.sweeps.stripe_counts
         if not counts:
             raise ValueError(
@@ -161,7 +157,7 @@ class DefaultWritersCheck(SharedFileCheck):
         first = self.ior_phase(
             "watched",
             replace(options, write=True, fsync=True, keep=False),
-            self._access("write", fsync=True),
+            replace(self._access("write"), fsync=True),
             [*watched, *self.tool_words()],
         )
         return [first, write, count_writers(log, self.file_name(0))]

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Final
 
 from iogauge.cases.storage import StorageCheck
-from iogauge.core import words
+from iogauge.core import vocabulary
 from iogauge.core.measurement import Metric
 from iogauge.evidence.model import SECONDS
 from iogauge.node.lustre.request import Layout
@@ -34,7 +34,7 @@ class WrfOutputCheck(StorageCheck):
     are counted in one more execution.
     """
 
-    needs = words.WRF_IO
+    needs = vocabulary.WRF_IO
     stripe_count: int
 
     @property
@@ -52,7 +52,7 @@ class WrfOutputCheck(StorageCheck):
 
     def _write(self, file: str, before: Sequence[str] = ()) -> PhasePlan:
         """Return a write of a file, without metrics; ``before`` are the words before the tool's."""
-        header = str(self.current_environ.extras[words.WRF_IO])
+        header = str(self.current_environ.extras[vocabulary.WRF_IO])
         grid = ("-n", "1", "-y", str(self._points), "-x", str(self._points))
         return PhasePlan(
             name="write",
@@ -94,11 +94,9 @@ class WrfOutputCheck(StorageCheck):
             watched = self._write(file, darshan.run_words(self._watched, log))
             phases += [replace(watched, name="watched"), count_writers(log, file)]
         files = len(self._files)
-        return self.case(
-            "wrf_io",
-            phases,
-            held_bytes=files * phases[0].stored_bytes,
-            files=files,
+        held_bytes = files * phases[0].stored_bytes
+        return replace(
+            self.case("wrf_io", phases, held_bytes, files),
             passing_files=self.total_tasks,
             layout=self.layout(),
             shared_file=True,

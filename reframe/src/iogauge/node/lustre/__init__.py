@@ -2,7 +2,7 @@
 
 - checksums: the one setting of the client that a case may switch, and that is restored
 - client: parameters from the kernel's own files, and the facts that they tell
-- directory: what a directory passes on to its files: layout, metadata targets, pool
+- directory: what a directory passes on to its files: layout, metadata targets
 - layout: layouts that files have
 - lov: the binary form of a layout, read and written by extended attributes
 - programs: ``lfs`` and ``lctl``

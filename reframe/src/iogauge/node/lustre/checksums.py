@@ -106,14 +106,11 @@ def restore(folder: Path) -> list[str]:
             saved = untrusted.build(
                 Mapping[str, str], untrusted.read_json(file)["found"]
             )
-            if wrong := [
-                pair
-                for pair in saved.items()
-                if not _IS_CHECKSUMS.fullmatch("=".join(pair))
-            ]:
-                raise ValueError(
-                    f"{'='.join(wrong[0])[:80]!r} is not a parameter that a case may change"
-                )
+            for name, value in saved.items():
+                if not _IS_CHECKSUMS.fullmatch(f"{name}={value}"):
+                    raise ValueError(
+                        f"{name[:80]!r} is not a parameter that a case may change"
+                    )
         except (ValueError, KeyError, TypeError) as error:
             raise TunableError(
                 f"{file}: not what this suite wrote ({error!r}): look at 'lctl get_param "

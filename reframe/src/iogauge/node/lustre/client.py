@@ -15,7 +15,7 @@ from itertools import product
 from pathlib import Path
 from typing import Final
 
-from iogauge.core.words import Fingerprint
+from iogauge.core.vocabulary import Fingerprint
 from iogauge.node.kernel import listed, text
 from iogauge.node.keys import tunables
 
@@ -32,6 +32,8 @@ _DEVICES: Final = {
     "lmv": "{fs}-clilmv-*",
 }
 _OF_SERVER: Final = "-osc-MDT"
+#: What the number of devices (``numobd``) says, by the kind of device.
+_COUNTED: Final = {"lmv": "lustre.mdts", "lov": "lustre.osts"}
 
 
 def read_parameters(
@@ -42,19 +44,20 @@ def read_parameters(
     ``wanted`` lists parameters by the kind of device, and those of the whole node by "". What this
     user may not read is left out.
     """
-    found: dict[str, str] = {}
-    for name, top in product(wanted.get("", ()), TOPS):
-        if value := text(root, top, name):
-            found.setdefault(name, value)
-    for kind in filter(None, wanted):
-        names, pattern = wanted[kind], _DEVICES[kind].format(fs=fsname)
-        for top in (os.path.join(root, top, kind) for top in TOPS):
-            for device in listed(top):
-                if fnmatchcase(device, pattern) and _OF_SERVER not in device:
-                    for name in names:
-                        if value := text(top, device, name):
-                            found.setdefault(f"{kind}.{device}.{name}", value)
-    return found
+    values: dict[str, str] = {}
+    for top in TOPS:
+        for kind, names in wanted.items():
+            folder = os.path.join(root, top, kind)
+            devices = [""]
+            if kind:
+                pattern = _DEVICES[kind].format(fs=fsname)
+                devices = [d for d in listed(folder) if fnmatchcase(d, pattern)]
+            for device, name in product(devices, names):
+                value = text(folder, device, name)
+                key = ".".join(filter(None, [kind, device, name]))
+                if value and _OF_SERVER not in device:
+                    values.setdefault(key, value)
+    return values
 
 
 def facts_of(parameters: Mapping[str, str]) -> Fingerprint:
@@ -64,33 +67,30 @@ def facts_of(parameters: Mapping[str, str]) -> Fingerprint:
     """
     facts: Fingerprint = {}
     values: dict[str, set[str]] = {}
-    client_servers: dict[str, set[str]] = {"versions": set(), "addresses": set()}
+    addresses = set()
     for name, value in parameters.items():
         first, last = name.split(".")[0], name.split(".")[-1]
+        # The type in use stands in brackets; a value of many lines begins with its own name.
+        pattern = rf"(?m)^{last}:\s*(\S+)"
+        if last == "checksum_type":
+            pattern = r"\[(\S+)\]"
+        elif last == "import":
+            pattern = r"target_version:\s*([\d.]+)"
+        match = re.search(pattern, value)
         if name == "version":
             facts["lustre.client"] = value.strip()
         elif last == "numobd" and "-cli" in name and re.fullmatch("[0-9]{1,9}", value):
-            facts["lustre.mdts" if first == "lmv" else "lustre.osts"] = int(value)
+            facts[_COUNTED[first]] = int(value)
         elif last == "ost_conn_uuid" and "@" in value:
-            client_servers["addresses"].add(value.strip())
-        elif last == "import" and (
-            match := re.search(r"target_version:\s*([\d.]+)", value)
-        ):
-            client_servers["versions"].add(match[1])
+            addresses.add(value)
+            facts["lustre.servers"] = len(addresses)
+        elif last == "import" and match:
+            values.setdefault("lustre.server", set()).add(match[1])
         elif last in tunables().get(first, ()) and _OF_SERVER not in name:
-            # The type in use stands in brackets; a value of many lines begins with its own name.
-            pattern = (
-                r"\[(\S+)\]" if last == "checksum_type" else rf"(?m)^{last}:\s*(\S+)"
-            )
-            if match := re.search(pattern, value):
+            if match:
                 value = match[1]
-            values.setdefault(f"tunable.{first}.{last}", set()).add(
-                " ".join(value.split())
-            )
-    if client_servers["versions"]:
-        facts["lustre.server"] = ",".join(sorted(client_servers["versions"]))
-    if client_servers["addresses"]:
-        facts["lustre.servers"] = len(client_servers["addresses"])
+            different = values.setdefault(f"tunable.{first}.{last}", set())
+            different.add(" ".join(value.split()))
     return facts | {
         key: ",".join(sorted(different)) for key, different in values.items()
     }
@@ -108,29 +108,16 @@ def facts(fsname: str, root: Path = Path("/")) -> Fingerprint:
     return facts_of(read_parameters(fsname, wanted, root))
 
 
-def client_targets(fsname: str, root: Path = Path("/")) -> dict[str, tuple[int, bool]]:
-    """Return index and activity of every storage target, by UUID; empty if the kernel shows none.
-
-    These are the answers of ``lfs osts``. A name ends in the index: ``scratch-OST001f`` is the
-    target 31. Of a file system that is mounted twice, each mount must call the target active.
-    """
-    found: dict[str, tuple[int, bool]] = {}
-    for name, value in read_parameters(fsname, {"osc": ("active",)}, root).items():
-        target = name.split(".")[1].partition("-osc-")[0]
-        if index := re.search(r"-OST([0-9a-f]{4})\Z", target):
-            _, active = found.get(f"{target}_UUID", (0, True))
-            found[f"{target}_UUID"] = int(index[1], 16), active and value.strip() == "1"
-    return found
-
-
 def client_servers(fsname: str, root: Path = Path("/")) -> dict[str, str]:
     """Return the address of the server of each storage target, by the target's UUID.
 
     Targets without a connection are left out.
     """
-    found = read_parameters(fsname, {"osc": ("ost_conn_uuid",)}, root)
-    pairs = (
-        (name.split(".")[1].partition("-osc-")[0], value)
-        for name, value in found.items()
-    )
-    return {f"{target}_UUID": value.strip() for target, value in pairs if "@" in value}
+    servers = {}
+    for name, value in read_parameters(
+        fsname, {"osc": ("ost_conn_uuid",)}, root
+    ).items():
+        target = name.split(".")[1].partition("-osc-")[0]
+        if "@" in value:
+            servers[f"{target}_UUID"] = value.strip()
+    return servers

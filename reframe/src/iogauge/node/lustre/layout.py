@@ -35,41 +35,45 @@ class Part:
 
     def holds(self, size: int) -> int:
         """Return how many bytes of a file of ``size`` bytes lie in this component's extent."""
-        end = size if self.end_bytes is None else min(size, self.end_bytes)
-        return max(0, end - self.begin_bytes)
+        if self.end_bytes is not None:
+            size = min(size, self.end_bytes)
+        return max(0, size - self.begin_bytes)
 
     def __str__(self) -> str:
         """Return the component in short: count, size, and what is not ordinary."""
-        count = {-1: "all targets", 0: "default count"}.get(
-            self.stripe_count, str(self.stripe_count)
-        )
-        size = format_bytes(self.stripe_bytes) if self.stripe_bytes else "default size"
-        text = (
-            "on the metadata target" if self.pattern == "mdt" else f"{count} x {size}"
-        )
-        more = [] if self.pattern in ("raid0", "mdt") else [self.pattern]
-        more += [f"pool {self.pool}"] if self.pool else []
-        return ", ".join([text, *more])
+        words = {-1: "all targets", 0: "default count"}
+        count = words.get(self.stripe_count, str(self.stripe_count))
+        size = "default size"
+        if self.stripe_bytes:
+            size = format_bytes(self.stripe_bytes)
+        texts = [f"{count} x {size}"]
+        if self.pattern == "mdt":
+            texts = ["on the metadata target"]
+        elif self.pattern != "raid0":
+            texts.append(self.pattern)
+        if self.pool:
+            texts.append(f"pool {self.pool}")
+        return ", ".join(texts)
 
 
 def last_with_data(parts: Sequence[Part], file_bytes: int) -> Part | None:
     """Return the last component with data on storage targets, None without such a component."""
-    held = [part for part in parts if part.pattern != "mdt" and part.holds(file_bytes)]
-    return held[-1] if held else None
+    for part in reversed(parts):
+        if part.pattern != "mdt" and part.holds(file_bytes):
+            return part
+    return None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileLayout:
     """The layout that a file has, or that a directory passes on to its files.
 
-    A plain layout has one part. A ``composite`` layout has its components; ``size`` is then the size
-    of the file in bytes, None if unknown.
+    A plain layout has one part. A ``composite`` layout has its components.
     """
 
     path: str
     parts: tuple[Part, ...]
     composite: bool = False
-    size: int | None = None
 
     @property
     def osts(self) -> tuple[int, ...]:
@@ -78,7 +82,7 @@ class FileLayout:
 
     @property
     def instantiated(self) -> tuple[Part, ...]:
-        """Return the components that hold data, or can."""
+        """Return the components that hold data of the file, or can."""
         return tuple(part for part in self.parts if part.instantiated)
 
     @property
@@ -91,30 +95,18 @@ class FileLayout:
         """Return the first target of :attr:`last`; None if its data lie with the metadata."""
         return self.last.objects[0] if self.last.objects else None
 
-    @property
-    def held(self) -> tuple[tuple[Part, int], ...]:
-        """Return the components that hold bytes of the file, with their number."""
-        sizes = [
-            (part, part.holds(self.size or 0))
-            for part in self.parts
-            if part.instantiated
-        ]
-        return tuple((part, size) for part, size in sizes if size)
-
     def __str__(self) -> str:
         """Return the layout in short, without targets and sizes of the file."""
         if not self.composite:
             return str(self.parts[0])
         texts = []
         for part in self.parts:
-            end = (
-                "to the end"
-                if part.end_bytes is None
-                else f"to {format_bytes(part.end_bytes)}"
-            )
-            texts.append(
-                f"{end}: {part}" + (f" (mirror {part.mirror})" if part.mirror else "")
-            )
+            text = f"to the end: {part}"
+            if part.end_bytes is not None:
+                text = f"to {format_bytes(part.end_bytes)}: {part}"
+            if part.mirror:
+                text += f" (mirror {part.mirror})"
+            texts.append(text)
         return "; ".join(texts)
 
 
@@ -122,12 +114,11 @@ class FileLayout:
 class Layouts(Plain):
     """The layouts of the files of a repetition, as the first node read them after the last write.
 
-    ``total`` is the number of files. If there are more than ``files``, these are a random sample of
-    that ``seed``. ``problem`` says why the layouts were not answered, empty if they were.
+    ``total`` is the number of files. If there are more than ``files``, these are a random sample.
+    ``problem`` says why the layouts were not answered, empty if they were.
     """
 
     repetition: int
     files: tuple[FileLayout, ...] = ()
     total: int = 0
-    seed: int = 0
     problem: str = ""

@@ -9,7 +9,6 @@ first object tells it. A directory's default keeps it to itself.
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import os
 import struct
@@ -32,15 +31,6 @@ _V3: Final = 0x0BD30BD0
 _COMPOSITE: Final = (0x0BD60BD0, 0x0BD80BD0)
 _FOREIGN: Final = 0x0BD70BD0
 
-#: As :data:`_V3`, with the targets that a new file is asked to lie on (``LOV_USER_MAGIC_SPECIFIC``).
-_SPECIFIC: Final = 0x0BD50BD0
-
-#: No first target is asked for besides those that are listed (``LOV_OFFSET_DEFAULT``).
-_ANY_START: Final = 0xFFFF
-
-#: A new file gets no objects before its layout is set (``O_LOV_DELAY_CREATE``: ``O_NOCTTY | FASYNC``).
-_DELAY_CREATE: Final = os.O_NOCTTY | os.O_ASYNC
-
 #: Magic, pattern, object identifier (2), stripe size, stripe count, generation; then perhaps a pool. An object: identifier
 #: (2), generation, index of its target.
 _PLAIN: Final = struct.Struct("<IIQQIHH")
@@ -61,7 +51,8 @@ _PATTERNS: Final = {
     0x800: "compress",
 }
 _RELEASED: Final = 0x80000000
-_INSTANTIATED, _EXTENSION = 0x10, 0x40
+#: Flags of a component: its mirror is out of date, it has objects, it is room for the one before it to grow.
+_STALE, _INSTANTIATED, _EXTENSION = 0x1, 0x10, 0x40
 _NO_END: Final = 2**64 - 1
 
 #: Stripe counts from here on mean "all targets", the largest once each (LOV_ALL_STRIPES).
@@ -94,47 +85,18 @@ def read_lov(path: str, name: str) -> FileLayout:
     return parse_lov(_attribute(path), name)
 
 
-def create(path: str, target: int, stripe_bytes: int | None) -> None:
-    """Make a file with one stripe on a storage target, as ``llapi_layout_file_create(3)`` does.
-
-    Raises OSError if the kernel refuses; then the file is not there. A file that exists is refused.
-    """
-    plain = _PLAIN.pack(_SPECIFIC, 0x1, 0, 0, stripe_bytes or 0, 1, _ANY_START)
-    wanted = plain + bytes(_POOL.size) + _OBJECT.pack(0, 0, 0, target)
-    opened = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _DELAY_CREATE, 0o666)
-    try:
-        os.setxattr(opened, ATTRIBUTE, wanted)
-    except OSError:
-        with contextlib.suppress(OSError):
-            os.unlink(path)
-        raise
-    finally:
-        os.close(opened)
-
-
 def look_at_lov(directory: str, repetition: int) -> Layouts:
     """Return the layouts of the files below a directory, of so many as :data:`MOST_FILES`.
 
     Raises OSError if the directory cannot be listed, and :class:`LustreError`.
     """
-    names = files_below(directory)
-    seed, chosen = 0, names
+    chosen = names = files_below(directory)
     if len(names) > MOST_FILES:
-        from random import (
-            Random,
-            SystemRandom,
-        )  # few cases need it, each agent would pay
+        from random import sample  # few cases need it, each agent would pay
 
-        seed = SystemRandom().getrandbits(32)
-        chosen = sorted(Random(seed).sample(names, MOST_FILES))
-    files = tuple(_sized(os.path.join(directory, name), name) for name in chosen)
-    return Layouts(repetition=repetition, files=files, total=len(names), seed=seed)
-
-
-def _sized(path: str, name: str) -> FileLayout:
-    """Return the layout of a file; its size too, if that decides which components hold data."""
-    layout = read_lov(path, name)
-    return replace(layout, size=os.stat(path).st_size) if layout.composite else layout
+        chosen = sorted(sample(names, MOST_FILES))
+    files = tuple(read_lov(os.path.join(directory, name), name) for name in chosen)
+    return Layouts(repetition=repetition, files=files, total=len(names))
 
 
 def read_default_lov(directory: str) -> FileLayout | None:
@@ -143,7 +105,9 @@ def read_default_lov(directory: str) -> FileLayout | None:
     Lustre gives the file system's default if the directory has none. Raises :class:`LustreError`.
     """
     data = _attribute(directory)
-    return parse_default_lov(data, directory) if data else None
+    if not data:
+        return None
+    return parse_default_lov(data, directory)
 
 
 def adopt_default(directory: str, model: str) -> None:
@@ -202,15 +166,18 @@ def _components(data: bytes, of_file: bool) -> Iterator[Part]:
             f"{count} component(s) in {len(data)} bytes, said to be {size}"
         )
     for identity, flags, begin, end, offset, length in _ENTRY.iter_unpack(table):
-        if (
-            flags & _EXTENSION
-        ):  # room for the component before it to grow: it never holds data
+        if flags & _EXTENSION:
             part = Part(stripe_count=0, stripe_bytes=0, pattern="extension")
         else:
             done = bool(of_file and flags & _INSTANTIATED)
             part = _part(data[offset : offset + length], of_file, done)
+        if flags & _STALE:  # a mirror that missed a write: nobody reads it
+            part = replace(part, objects=(), instantiated=False)
         mirror = identity >> 16 & 0x7FFF
-        yield part.within(begin, None if end == _NO_END else end, mirror=mirror)
+        part = part.within(begin, end, mirror=mirror)
+        if end == _NO_END:
+            part = replace(part, end_bytes=None)
+        yield part
 
 
 def _part(data: bytes, of_file: bool, done: bool) -> Part:
@@ -226,11 +193,15 @@ def _part(data: bytes, of_file: bool, done: bool) -> Part:
     words, rest, pool = _pattern(pattern), data[_PLAIN.size :], b""
     if magic == _V3:
         pool, rest = _POOL.unpack_from(rest)[0].partition(b"\0")[0], rest[_POOL.size :]
-    objects = count if done and words != "mdt" else 0
+    objects = 0
+    if done and words != "mdt":
+        objects = count
     if len(rest) != objects * _OBJECT.size or (of_file and not size):
         raise ValueError(f"{objects} stripe(s) of {size} bytes in {len(rest)} bytes")
+    if count >= _ALL:
+        count = -1
     return Part(
-        stripe_count=-1 if count >= _ALL else count,
+        stripe_count=count,
         stripe_bytes=size,
         pattern=words,
         pool=pool.decode("ascii") or None,

@@ -15,7 +15,9 @@ class LustreError(ValueError):
 
 def excerpt(text: str) -> str:
     shown = " | ".join(line.strip() for line in text.splitlines() if line.strip())
-    return repr(shown[:120]) if shown else "an empty answer"
+    if not shown:
+        return "an empty answer"
+    return repr(shown[:120])
 
 
 #: Names on one command line, seconds for one program.
@@ -34,21 +36,26 @@ def run(*words: str, seconds: float = PROGRAM_SECONDS) -> CompletedProcess[str]:
         ) from error
 
 
-def run_lfs(*words: str) -> str:
-    """Return the output of ``lfs``; raises :class:`LustreError` with its complaint if it fails."""
+#: How ``lfs df`` ends.
+SUMMARY: Final = "filesystem_summary: .*"
+
+
+def change(*words: str) -> None:
+    """Let ``lfs`` change paths; raises :class:`LustreError` if it fails. What it says beside is looked at afterwards."""
     done = run("lfs", *words)
     if done.returncode != 0:
-        complaint = (
-            done.stderr.strip() or done.stdout.strip() or "it printed nothing"
-        ).splitlines()
-        shown = " ".join(["lfs", *words[:6], *(["..."] if len(words) > 6 else [])])
-        raise LustreError(f"{shown}: exit status {done.returncode}: {complaint[0]}")
-    return done.stdout
+        # The complaint names the path.
+        options = [word for word in words if not os.path.isabs(word)]
+        what = f"lfs {' '.join(options)}"
+        raise LustreError(
+            f"{what}: exit status {done.returncode}: {commands.complaint(done)}"
+        )
 
 
-def ask_lctl(*parameters: str) -> str:
-    """Return what ``lctl get_param`` prints, whose exit status says nothing; empty if it cannot run."""
+def run_lfs(*words: str, ends: str = "") -> str:
+    """Return the output of ``lfs``; raises :class:`LustreError` if it fails, or is not whole (:func:`commands.whole`)."""
+    done = run("lfs", *words)
     try:
-        return run("lctl", "get_param", *parameters).stdout
-    except LustreError:
-        return ""
+        return commands.whole(done, ends)
+    except OSError as error:
+        raise LustreError(str(error)) from error

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import re
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
+from iogauge.core import commands
 from iogauge.node.kernel import asked
-from iogauge.node.lustre.programs import LustreError, run
+from iogauge.node.lustre.programs import LustreError, excerpt, run
 from iogauge.node.mounts import READ
 
 
@@ -18,14 +18,12 @@ from iogauge.node.mounts import READ
 class Quota:
     """Bytes and files that a quota still allows; None means no limit.
 
-    ``over`` says by how much a soft limit is exceeded whose grace is not over yet, else it is empty.
-    After the grace the soft limit is a hard one.
+    After its grace a soft limit is a hard one.
     """
 
     owner: str
     bytes_left: int | None
     files_left: int | None
-    over: str = ""
 
 
 #: The owners of quotas, by the first letter of their number's name.
@@ -36,54 +34,51 @@ _NO_GRACE: Final = ("expired", "none")
 
 
 def parse_lfs_quotas(text: str) -> tuple[Quota, ...]:
-    """Parse ``lfs quota PATH``: the quotas that follow a line such as ``Disk quotas for usr x (uid 7):``."""
-    parts = re.split(
-        r"^Disk quotas for .* \(([ugp])id ([0-9]{1,10})\):\s*$",
-        text,
-        flags=re.MULTILINE,
-    )
-    found = (
-        parse_lfs_quota(answer, f"{_OWNERS[letter]} {number}")
-        for letter, number, answer in zip(
-            parts[1::3], parts[2::3], parts[3::3], strict=True
-        )
-    )
-    return tuple(quota for quota in found if quota)
+    """Parse ``lfs quota PATH``: the quotas that follow a line such as ``Disk quotas for usr x (uid 7):``.
+
+    Raises LustreError for one that it cannot read.
+    """
+    head = r"(?m)^Disk quotas for .* \(([ugp])id ([0-9]{1,10})\):\s*$"
+    _, *parts = re.split(head, text)
+    quotas = []
+    while parts:
+        letter, number, answer, *parts = parts
+        quotas.append(parse_lfs_quota(answer, f"{_OWNERS[letter]} {number}"))
+    return tuple(quotas)
 
 
-def parse_lfs_quota(text: str, owner: str) -> Quota | None:
+def parse_lfs_quota(text: str, owner: str) -> Quota:
     """Parse one answer of ``lfs quota``.
 
     Its fields are kbytes, quota, limit, grace, files, quota, limit, grace. A value over quota
     carries a ``*`` (Lustre 2.17). The path may have a line of its own. A limit of 0 means no limit.
-    Returns None if the text has no such line (quota not enforced, not Lustre).
+    Raises LustreError if the text has no such line.
     """
-    fields = text.split()
-    numbers = [f.rstrip("*").strip("[]") for f in fields]
-    for start in range(len(fields) - 7):
-        window = numbers[start : start + 8]
-        if all(re.fullmatch("[0-9]{1,18}", window[i]) for i in (0, 1, 2, 4, 5, 6)):
-            kilobytes, over = _left(window[:4], "KiB")
-            files, over_files = _left(window[4:], "files")
-            return Quota(
-                owner,
-                None if kilobytes is None else kilobytes * 1024,
-                files,
-                ", ".join(filter(None, [over, over_files])),
-            )
+    fields = [field.rstrip("*").strip("[]") for field in text.split()]
+    while len(fields) >= 8:
+        numbers = fields[:3] + fields[4:7]
+        if all(re.fullmatch("[0-9]{1,18}", number) for number in numbers):
+            kilobytes, files = _left(fields[:4]), _left(fields[4:8])
+            if kilobytes is not None:
+                kilobytes *= 1024
+            return Quota(owner, kilobytes, files)
+        fields.pop(0)
+    raise LustreError(f"lfs quota says {excerpt(text)}")
+
+
+def _left(columns: Sequence[str]) -> int | None:
+    """Return what a limit still allows; None without one."""
+    *counts, grace = columns
+    used, soft, hard = map(int, counts)
+    if soft and used > soft and grace in _NO_GRACE:
+        return 0
+    if hard:
+        return max(0, hard - used)
     return None
 
 
-def _left(columns: Sequence[str], unit: str) -> tuple[int | None, str]:
-    """Return what a limit still allows, and by how much a soft limit is exceeded within its grace."""
-    *counts, grace = columns
-    used, soft, hard = map(int, counts)
-    over = soft and used > soft
-    if over and grace in _NO_GRACE:
-        return 0, ""
-    left = max(0, hard - used) if hard else None
-    return left, f"{used} {unit} of {soft}, grace {grace}" if over else ""
-
+#: How ``lfs`` says that no quota holds, with an exit status of its own.
+_NO_QUOTAS: Final = "quotas are not enabled.\n"
 
 #: Seconds for a question about a quota, which may remain without an answer.
 QUOTA_SECONDS: Final = 30
@@ -97,15 +92,16 @@ _INHERITS_PROJECT: Final = 0x200
 
 def project_of(path: str) -> int:
     """Return the project of what is made in a directory; 0 if it has none, or none can be seen."""
-    answer = asked(path, _GET_ATTRIBUTES, bytes(_ATTRIBUTES.size))
-    flags, _, _, project, _ = _ATTRIBUTES.unpack(answer) if answer else (0,) * 5
-    return project if flags & _INHERITS_PROJECT else 0
+    nothing = bytes(_ATTRIBUTES.size)
+    answer = asked(path, _GET_ATTRIBUTES, nothing) or nothing
+    flags, _, _, project, _ = _ATTRIBUTES.unpack(answer)
+    if not flags & _INHERITS_PROJECT:
+        return 0
+    return int(project)
 
 
-def quotas_of(
-    path: str, pool: str | None = None
-) -> tuple[tuple[Quota, ...], tuple[str, ...]]:
-    """Return the quotas on Lustre of user, group and project, also in a pool, and whose quota was not answered.
+def quotas_of(path: str) -> tuple[tuple[Quota, ...], tuple[str, ...]]:
+    """Return the quotas on Lustre of user, group and project, and what was not found out of whom.
 
     ``lfs`` applies the default quota itself. A program that is not there has nothing to tell.
     """
@@ -113,29 +109,17 @@ def quotas_of(
 
     if which("lfs") is None:
         return (), ()
+    questions: dict[str, Sequence[str]] = {"user and group": ()}
     project = project_of(path)
-    questions: list[tuple[list[str], str]] = [([], "user and group")]
-    questions += [(["-p", str(project)], f"project {project}")] if project else []
-    if pool is not None:
-        of = {
-            "-u": os.getuid(),
-            "-g": os.getgid(),
-            **({"-p": project} if project else {}),
-        }
-        questions += [
-            ([o, str(n), "--pool", pool], f"the pool {pool}") for o, n in of.items()
-        ]
+    if project:
+        questions[f"project {project}"] = ("-p", str(project))
     quotas: list[Quota] = []
     unanswered = []
-    for words, owner in questions:
+    for owner, words in questions.items():
         try:
             done = run("lfs", "quota", *words, path, seconds=QUOTA_SECONDS)
-        except LustreError:
-            unanswered.append(owner)
-            continue
-        where = f" in the pool {pool}" if "--pool" in words else ""
-        quotas += [
-            replace(one, owner=one.owner + where)
-            for one in parse_lfs_quotas(done.stdout)
-        ]
+            if not done.stderr.endswith(_NO_QUOTAS):
+                quotas += parse_lfs_quotas(commands.whole(done))
+        except (OSError, LustreError) as error:
+            unanswered.append(f"{owner}: {error}")
     return tuple(quotas), tuple(unanswered)

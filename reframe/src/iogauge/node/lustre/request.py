@@ -28,20 +28,20 @@ class Layout:
     stripe_count: int | None = None
     stripe_bytes: int | None = None
     start: int | None = None
-    pool: str | None = None
     metadata_bytes: int = 0
 
     def arguments(self) -> list[str]:
         """Return the words after ``lfs setstripe``; sizes have a suffix, else they may be KiB."""
-        first = ["-E", tool_size(self.metadata_bytes), "-L", "mdt", "-E", "-1"]
-        words = first if self.metadata_bytes else []
+        words = []
+        if self.metadata_bytes:
+            words += ["-E", tool_size(self.metadata_bytes), "-L", "mdt", "-E", "-1"]
         if self.stripe_count is not None:
             words += ["-c", str(self.stripe_count)]
         if self.stripe_bytes is not None:
             words += ["-S", tool_size(self.stripe_bytes)]
         if self.start is not None:
             words += ["-i", str(self.start)]
-        return words + (["-p", self.pool] if self.pool is not None else [])
+        return words
 
     @property
     def begins_on_metadata(self) -> bool:
@@ -52,7 +52,7 @@ class Layout:
     def parts(self) -> tuple[Part, ...]:
         """Return the components of a file; 0 stands for what is not requested."""
         count, size = self.stripe_count or 0, self.stripe_bytes or 0
-        striped = Part(stripe_count=count, stripe_bytes=size, pool=self.pool)
+        striped = Part(stripe_count=count, stripe_bytes=size)
         if not self.metadata_bytes:
             return (striped,)
         first = Part(stripe_count=0, stripe_bytes=0, pattern="mdt")
@@ -62,36 +62,18 @@ class Layout:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DirectoryLayout:
-    """Where the new directories below a directory lie: on the metadata target ``target``, or on ``stripes`` of them.
-
-    -1 ``stripes`` mean all metadata targets.
-    """
-
-    stripes: int = 1
-    target: int | None = None
-
-    def arguments(self) -> list[str]:
-        """Return the words after ``lfs setdirstripe`` that make it the default of a directory."""
-        where = [] if self.target is None else ["-i", str(self.target)]
-        return ["-D", "-c", str(self.stripes), *where]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Pins(Plain):
     """Files or directories of a case, each pinned to one storage target.
 
     ``names`` are relative to the case's directory. They go round the active targets. With
     ``servers`` they go round the targets of that many servers; with ``targets`` (indices) round
-    exactly these. With ``pool`` they are made in it. Raises :class:`ValueError` for names that lead elsewhere.
+    exactly these. Raises :class:`ValueError` for names that lead elsewhere.
     """
 
     names: tuple[str, ...]
     kind: Literal["file", "directory"]
-    stripe_bytes: int | None = None
     servers: int | None = None
     targets: tuple[int, ...] = ()
-    pool: str | None = None
 
     def __post_init__(self) -> None:
         """Refuse names that lead out of the case's directory."""
@@ -109,10 +91,11 @@ def place(pins: Pins, targets: Sequence[StorageTarget]) -> dict[str, int]:
     """
     active = sorted((t for t in targets if t.active), key=lambda target: target.index)
     indices = [target.index for target in active]
-    if missing := [index for index in pins.targets if index not in indices]:
-        raise ValueError(
-            f"storage target {missing[0]} is inactive or not there: active are {indices}"
-        )
+    for index in pins.targets:
+        if index not in indices:
+            raise ValueError(
+                f"storage target {index} is inactive or not there: active are {indices}"
+            )
     chosen = list(pins.targets) or indices
     if pins.servers is not None:
         of_server: dict[str, list[int]] = {}

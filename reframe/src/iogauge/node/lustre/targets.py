@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Final, Literal
 
-from iogauge.node.lustre.client import client_servers, client_targets
-from iogauge.node.lustre.programs import LustreError, excerpt, run_lfs
+from iogauge.node.lustre.client import client_servers
+from iogauge.node.lustre.programs import SUMMARY, LustreError, excerpt, run_lfs
 from iogauge.node.mounts import find_mount, fsname_of
 
 
@@ -33,7 +33,9 @@ class StorageTarget:
     @property
     def fill(self) -> float:
         """Return the used share of what an ordinary user may use."""
-        return 1 - self.bytes_free / self.bytes_total if self.bytes_total else 1.0
+        if not self.bytes_total:
+            return 1.0
+        return 1 - self.bytes_free / self.bytes_total
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,12 +49,12 @@ class MetadataTarget:
 
 def storage_targets(path: str) -> tuple[StorageTarget, ...]:
     """Return the storage targets of a path on Lustre; raises :class:`LustreError` if unknown."""
-    shown = parse_df(run_lfs("df", path))
-    mount = find_mount(path)
-    fsname = fsname_of(mount.source if mount else "")
-    # A container may hide the kernel's files.
-    osts = client_targets(fsname) or parse_osts(run_lfs("osts", path))
-    return join_targets(osts=osts, shown=shown, servers=client_servers(fsname))
+    shown, osts = (
+        parse_df(run_lfs("df", path, ends=SUMMARY)),
+        parse_osts(run_lfs("osts", path)),
+    )
+    servers = client_servers(fsname_of(find_mount(path).source))
+    return join_targets(osts=osts, shown=shown, servers=servers)
 
 
 _DF_LINE: Final = re.compile(
@@ -67,13 +69,13 @@ def parse_df(
 ) -> dict[str, StorageTarget]:
     """Return targets by UUID from ``lfs df PATH`` (1K blocks), which omits inactive targets."""
     targets = {}
-    for match in _shown(text, kind):
-        used, free = int(match["used"]) * 1024, int(match["available"]) * 1024
-        targets[match["uuid"]] = StorageTarget(
-            index=int(match["index"]),
-            uuid=match["uuid"],
+    for line in _shown(text, kind):
+        used, free = int(line["used"]) * 1024, int(line["available"]) * 1024
+        targets[line["uuid"]] = StorageTarget(
+            index=int(line["index"]),
+            uuid=line["uuid"],
             active=True,
-            flags=match["flags"] or "",
+            flags=line["flags"] or "",
             bytes_total=used + free,
             bytes_free=free,
         )
@@ -115,63 +117,34 @@ def join_targets(
     A target is active if the client calls it active and ``lfs df``, which asks its server, shows it.
     Raises :class:`LustreError` if ``lfs df`` shows a target that the client does not have.
     """
-    joined = []
     for uuid, target in shown.items():
-        if uuid not in osts or osts[uuid][0] != target.index:
+        if osts.get(uuid, (None, False))[0] != target.index:
             raise LustreError(
                 f"lfs df shows {uuid} as OST {target.index}, the client does not have it"
             )
+    joined = []
     for uuid, (index, active) in osts.items():
-        target = shown.get(uuid) or StorageTarget(index=index, uuid=uuid, active=False)
-        joined.append(
-            replace(target, active=active and target.active, server=servers.get(uuid))
-        )
+        target = shown.get(uuid, StorageTarget(index=index, uuid=uuid, active=False))
+        is_active = active and target.active
+        joined.append(replace(target, active=is_active, server=servers.get(uuid)))
     return tuple(sorted(joined, key=lambda target: target.index))
 
 
 def parse_df_inodes(text: str) -> tuple[MetadataTarget, ...]:
     """Return the metadata targets from ``lfs df -i PATH``; raises LustreError if there are none."""
-    numbers = [
-        map(int, m.group("index", "blocks", "available")) for m in _shown(text, "MDT")
-    ]
-    found = tuple(
-        MetadataTarget(index=index, inodes_total=total, inodes_free=free)
-        for index, total, free in numbers
-    )
+    found = []
+    for line in _shown(text, "MDT"):
+        target = MetadataTarget(
+            index=int(line["index"]),
+            inodes_total=int(line["blocks"]),
+            inodes_free=int(line["available"]),
+        )
+        found.append(target)
     if not found:
         raise LustreError(f"lfs df -i: no metadata target in {excerpt(text)}")
-    return found
-
-
-def file_system(targets: Sequence[StorageTarget]) -> str:
-    """Return the name of the file system of storage targets; raises :class:`LustreError`."""
-    names = {target.uuid.rpartition("-OST")[0] for target in targets}
-    if len(names) != 1 or "" in names:
-        raise LustreError(f"no file system has the storage targets {sorted(names)}")
-    return names.pop()
-
-
-def parse_pool(text: str, targets: Sequence[StorageTarget]) -> tuple[int, ...]:
-    """Return the indices of a pool's storage targets from ``lfs pool_list FSNAME.POOL``.
-
-    Raises :class:`LustreError` for a name that is none of ``targets``.
-    """
-    known = {target.uuid: target.index for target in targets}
-    names = [line.strip() for line in text.splitlines() if line.strip()]
-    if names[:1] and not names[0].startswith("Pool:"):
-        raise LustreError(f"lfs pool_list: no pool in {excerpt(text)}")
-    if unknown := [name for name in names[1:] if name not in known]:
-        raise LustreError(
-            f"lfs pool_list: {unknown[0]} is no storage target of the file system"
-        )
-    return tuple(known[name] for name in names[1:])
+    return tuple(found)
 
 
 def ost_name(index: int) -> str:
     """Return what a storage target is called, with the index in hexadecimal: ``ost000a``."""
     return f"ost{index:04x}"
-
-
-def of_metadata_targets(count: int) -> tuple[str, ...]:
-    """Return the name of a directory for each metadata target, with the index in hexadecimal."""
-    return tuple(f"mdt{index:04x}" for index in range(count))

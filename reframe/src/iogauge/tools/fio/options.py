@@ -27,9 +27,6 @@ MISMATCH: Final = r"verify: bad |verify failed"
 WRITTEN_ALONE: Final = ("do_verify=0", "verify_state_save=0")
 #: Options of a job that writes checksums and reads them back at once: it leaves no state in the stage.
 READ_BACK: Final = ("verify_state_save=0",)
-#: The same for random writes that end by time: after every 1,024 blocks, as fio reads nothing back when
-#: the time is over. Of two writes of a block in flight the last one is not known, so they wait.
-READ_BACK_BY_TURNS: Final = (*READ_BACK, "verify_backlog=1024", "serialize_overlap=1")
 #: A submission that blocks belongs to the latency: fio's percentiles of completion leave it out.
 _PERCENTILES: Final = {
     "lat_percentiles": "1",
@@ -40,18 +37,7 @@ _PERCENTILES: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FioJob:
-    """One fio job: sizes in bytes, times in seconds.
-
-    Each of ``numjobs`` processes has its own ``files`` of ``file_bytes``. fio names them by
-    ``filename_format``, the same in every job here: so a layout job writes what a read job reads.
-    It may name a directory for each process (``k$jobnum/$clientuid.$filenum``). Without
-    ``runtime_s`` each process goes through its files once. A metadata engine does so at most once,
-    and stops after ``runtime_s``. With ``endless`` filecreate removes its files and begins again until then, and leaves
-    none behind. The job begins ``delay_s`` after the others of its file. With ``checksum_bytes`` a write puts a
-    checksum into every so many bytes, see :func:`verification`. With ``percentiles`` fio reports
-    those of the whole latency, from the submission of a request to its end. With ``shared`` all
-    processes have one file, and each has ``file_bytes`` of it, one part after the other. With ``once`` each process goes through its files at most once, and stops after
-    ``runtime_s``. ``reads`` is the percentage of reads in a pattern that also writes.
+    """One fio job.
 
     What fio would silently cap, ignore or treat differently: ``iodepth`` of psync, and of libaio without ``direct``; a
     ``filename_format`` without $clientuid, $jobnum and $filenum; the rest of a file that is no whole block; an ``rw``
@@ -60,26 +46,42 @@ class FioJob:
 
     name: str
     pattern: Pattern
+    #: Size of a request.
     block_bytes: int
+    #: Size of a file, or of a process's part of the shared file.
     file_bytes: int
     directory: str = DIRECTORY
+    #: Files of each process.
     files: int = 1
     engine: Engine = "psync"
+    #: Requests in flight of each process.
     iodepth: int = 1
+    #: Processes.
     numjobs: int = 1
+    #: How often each process goes through its files.
     loops: int = 1
+    #: O_DIRECT.
     direct: bool = True
+    #: Seconds; 0: each process goes through its files to the end.
     runtime_s: float = 0
+    #: O_SYNC.
     sync: bool = False
+    #: fsync(2) after the last write.
     fsync_at_end: bool = False
+    #: Offsets may come twice.
     no_random_map: bool = False
+    #: A write puts a checksum into every so many bytes, see :func:`verification`; 0: it does not.
     checksum_bytes: int = 0
+    #: fio reports percentiles of the whole latency, from the submission of a request to its end.
     percentiles: bool = False
+    #: The names of the files, the same in every job here: so a layout job writes what a read job reads. It may name a
+    #: directory for each process (``k$jobnum/$clientuid.$filenum``).
     filename_format: str = "$clientuid.$jobnum.$filenum"
+    #: All processes have one file, each a part of it, one after the other.
     shared: bool = False
-    endless: bool = False
-    delay_s: int = 0
+    #: Each process goes through its files once at most, and stops after ``runtime_s``.
     once: bool = False
+    #: Percentage of reads in a pattern that also writes.
     reads: int = 0
 
     @property
@@ -90,68 +92,76 @@ class FioJob:
     @property
     def bytes_total(self) -> int:
         """Return the bytes of all files of all processes of one fio; 0 for metadata jobs."""
-        return 0 if self.metadata else self.file_bytes * self.files * self.numjobs
-
-    @property
-    def _names(self) -> dict[str, str]:
-        """Return the option that names the files."""
-        if self.shared:
-            return {"filename": "shared"}
-        return {"filename_format": self.filename_format}
+        if self.metadata:
+            return 0
+        return self.file_bytes * self.files * self.numjobs
 
     def job_file(self) -> str:
         """Return the text of the job file."""
-        size, data, writes = units.tool_size, not self.metadata, self.pattern == "write"
-        part = self.shared and size(self.file_bytes)
+        lines = [f"[{self.name}]"]
+        for name, value in self._options.items():
+            if value is True:
+                value = 1
+            if value:
+                lines.append(f"{name}={value}")
+        if self.checksum_bytes:
+            lines += [*_checksums(self.checksum_bytes), *WRITTEN_ALONE]
+        return "\n".join([*lines, ""])
+
+    @property
+    def _options(self) -> dict[str, object]:
+        """Return the options by name; what is False, empty or 0 is left out."""
+        size = units.tool_size
+        names, whole = {"filename_format": self.filename_format}, self.file_bytes
+        if self.shared:
+            names, whole = {"filename": "shared"}, self.file_bytes * self.numjobs
         options: dict[str, object] = {
             "description": TOKEN,
             "directory": self.directory,
-            **self._names,
+            **names,
             "unique_filename": "0",
             "ioengine": self.engine,
             "rw": self.pattern,
             "bs": size(self.block_bytes),
-            "filesize": size(self.file_bytes * (self.numjobs if self.shared else 1)),
+            "filesize": size(whole),
             "nrfiles": self.files,
             "numjobs": self.numjobs,
             "group_reporting": True,
             "fallocate": "none",
             # Else fio looks for the target among all disks, and then reads its counters four times a second.
             "disk_util": "0",
-            "openfiles": not data,
-            "iodepth": data and self.iodepth,
-            "direct": data and str(int(self.direct)),
-            "refill_buffers": data,
-            "randrepeat": data and "0",
-            "file_service_type": not data and "sequential",
-            "create_on_open": writes or not data,
-            "rwmixread": self.reads,
-            "time_based": self.runtime_s > 0
-            and (self.endless or data)
-            and not self.once,
-            "runtime": self.runtime_s > 0 and duration(self.runtime_s),
-            "startdelay": self.delay_s > 0 and f"{self.delay_s}s",
-            "unlink_each_loop": self.endless,
-            "unlink": self.endless,
-            "size": part,
-            "offset_increment": part,
+        }
+        if self.metadata:
+            options |= {
+                "openfiles": True,
+                "file_service_type": "sequential",
+                "create_on_open": True,
+            }
+        else:
+            options |= {
+                "iodepth": self.iodepth,
+                "direct": str(int(self.direct)),
+                "refill_buffers": True,
+                "randrepeat": "0",
+                "create_on_open": self.pattern == "write",
+            }
+        options["rwmixread"] = self.reads
+        if self.runtime_s > 0:
+            options["time_based"] = not self.once
+            options["runtime"] = duration(self.runtime_s)
+        if self.shared:
+            part = size(self.file_bytes)
+            options |= {"size": part, "offset_increment": part}
+        options |= {
             "sync": self.sync,
             "end_fsync": self.fsync_at_end,
             "norandommap": self.no_random_map,
-            **(_PERCENTILES if self.percentiles else {}),
-            "loops": self.loops > 1 and self.loops,
         }
-        told = [
-            f"{name}={1 if one is True else one}"
-            for name, one in options.items()
-            if one
-        ]
-        more = (
-            [*_checksums(self.checksum_bytes), *WRITTEN_ALONE]
-            if self.checksum_bytes
-            else []
-        )
-        return "\n".join([f"[{self.name}]", *told, *more, ""])
+        if self.percentiles:
+            options |= _PERCENTILES
+        if self.loops > 1:
+            options["loops"] = self.loops
+        return options
 
 
 def _checksums(interval_bytes: int) -> list[str]:
@@ -167,25 +177,18 @@ def verification(checksum_bytes: int, more: Sequence[str] = ()) -> tuple[str, ..
     return tuple(f"--{line}" for line in (*_checksums(checksum_bytes), *more))
 
 
-def layout_job(
-    *,
-    file_bytes: int,
-    numjobs: int,
-    checksum_bytes: int = 0,
-    directory: str = DIRECTORY,
-) -> FioJob:
+def layout_job(*, file_bytes: int, numjobs: int, checksum_bytes: int = 0) -> FioJob:
     """Return the job that writes another job's files: same directory, sizes and processes.
 
     fio lays missing files out by itself, but inside the run and by one process.
     """
-    block = next(
-        size for size in (2**20, 2**16, 2**12, 512, 1) if file_bytes % size == 0
-    )
+    block_bytes = 2**20
+    while file_bytes % block_bytes:
+        block_bytes //= 2
     return FioJob(
         name="layout",
-        directory=directory,
         pattern="write",
-        block_bytes=block,
+        block_bytes=block_bytes,
         file_bytes=file_bytes,
         numjobs=numjobs,
         fsync_at_end=True,
@@ -196,7 +199,9 @@ def layout_job(
 def duration(seconds: float) -> str:
     """Return seconds as a value of fio's options, which are whole numbers (``get_mult_time``, parse.c): s, else ms."""
     milliseconds = round(seconds * 1000)
-    return f"{milliseconds}ms" if milliseconds % 1000 else f"{milliseconds // 1000}s"
+    if milliseconds % 1000:
+        return f"{milliseconds}ms"
+    return f"{milliseconds // 1000}s"
 
 
 def reader_of(layout: FioJob, *, block_bytes: int, runtime_s: float) -> FioJob:
@@ -214,30 +219,19 @@ def reader_of(layout: FioJob, *, block_bytes: int, runtime_s: float) -> FioJob:
     )
 
 
-def metadata_job(
-    engine: Literal["filecreate", "filestat", "filedelete"],
-    *,
-    files: int,
-    numjobs: int = 1,
-    loops: int = 1,
-    runtime_s: float = 0,
-    directory: str = DIRECTORY,
-) -> FioJob:
-    """Return a job that creates, stats or removes ``files`` empty files in each process.
-
-    It does so ``loops`` times, for at most ``runtime_s`` seconds (0: to the end); only stat can be repeated. See the text of ``fio/output.py``.
-    """
+def metadata_job(engine: Engine, *, files: int, numjobs: int = 1) -> FioJob:
+    """Return a job that creates, stats or removes ``files`` empty files in each process; see the text of ``fio/output.py``."""
+    pattern: Pattern = "write"
+    if engine == "filestat":
+        pattern = "read"
     return FioJob(
         name=METADATA_PHASES[engine],
-        directory=directory,
-        pattern="read" if engine == "filestat" else "write",
+        pattern=pattern,
         block_bytes=4096,
         file_bytes=4096,
         files=files,
         engine=engine,
         numjobs=numjobs,
-        loops=loops,
-        runtime_s=runtime_s,
         direct=False,
     )
 
@@ -245,7 +239,7 @@ def metadata_job(
 def arguments(job_file: str, output: str) -> list[str]:
     """Return the arguments after ``fio`` on one node: one job file. On servers iog_client of servers.sh gives them.
 
-    Each fio gets one job, but for :func:`disturbed_jobs`: with several in one file ``$jobnum`` keeps counting, and a
-    read job would not find the files of its layout job.
+    Each fio gets one job: with several in one file ``$jobnum`` keeps counting, and a read job would not find the files of its
+    layout job.
     """
     return ["--output-format=json", f"--output={output}", job_file]

@@ -33,25 +33,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from types import MappingProxyType
 from typing import Any, Final
 
 from iogauge.core.measurement import (
-    Moment,
     Phase,
     Quantity,
     ToolOutput,
     ToolOutputError,
 )
 from iogauge.core.versions import too_old
-from iogauge.core.words import FIO, FIO_METADATA
+from iogauge.core.vocabulary import FIO
 from iogauge.tools.fio.options import METADATA_PHASES
 from iogauge.tools.parsing import (
     excerpt,
     load_json_object,
-    local_moment,
     member,
-    moment,
     non_negative,
     positive,
     unique,
@@ -82,16 +78,13 @@ _LOST: Final = re.compile(
 )
 _ALL: Final = "All clients"
 _DEFAULT_ENGINE: Final = "psync"
-_NO_NAMES: Final[Mapping[str, str]] = MappingProxyType({})
 
 
-def parse_json(text: str, names: Mapping[str, str] = _NO_NAMES) -> ToolOutput:
+def parse_json(text: str) -> ToolOutput:
     """Parse the output of ``fio --output-format=json``, of a local run or of a run on servers.
 
     Each direction (read, write, trim) in which a reported job did I/O gives one phase, named after
-    it, but for reads of ``verify_backlog``. A job of a metadata engine gives create, stat or remove.
-    ``names`` overrides that: it maps a
-    job's name to the name of its phase; the job must then have one direction.
+    it. A job of a metadata engine gives create, stat or remove.
 
     A reported job stands for all its processes, as with ``group_reporting``.
     Entries of different names are separate phases. In a run on several servers all run one job. Its entry "All clients" is used, and checked against the sum of the servers. It has no
@@ -110,9 +103,7 @@ def parse_json(text: str, names: Mapping[str, str] = _NO_NAMES) -> ToolOutput:
     invalid.
 
     ``parameters`` has fio's global and job options (of the first job) and the engine. ``jobs`` has
-    the options of each job, by its name; if servers differ, all their values. ``half_seconds`` has the half-seconds
-    with I/O of all processes of a job, by its name. ``starts`` has its start in seconds since the epoch (since fio
-    3.36). ``warnings`` are the lines around the JSON that begin with "fio:", or with a server's "<host> fio:".
+    the options of each job, by its name; if servers differ, all their values. ``warnings`` are the lines around the JSON that begin with "fio:", or with a server's "<host> fio:".
     """
     document, around = _load(text)
     version = _version(document)
@@ -125,21 +116,24 @@ def parse_json(text: str, names: Mapping[str, str] = _NO_NAMES) -> ToolOutput:
     shared = _as_options(document.get("global options"))
 
     phases: list[Phase] = []
-    half_seconds: dict[str, int] = {}
     short = 0
-    for job in parts[:1] if whole else parts:
+    jobs = parts
+    if whole:
+        jobs = parts[:1]
+    servers = 1
+    if on_servers:
+        servers = len(parts)
+    for job in jobs:
         entry = whole or job
         name = str(job["jobname"])
         where = f"fio JSON, job {name!r}"
         options = {**shared, **_options(job)}
-        of_job = _phases_of(entry, options, names.get(name), where)
-        servers = len(parts) if on_servers else 1
-        _check_files(options, of_job[0], name, servers, version)
+        of_job = _phases_of(entry, options, where)
+        _check_files(options, of_job[0], name, servers)
         phases += of_job
-        half_seconds[name] = _sum_of_directions(entry, "iops_samples", where)
-        short += _sum_of_directions(entry, "short_ios", where)
-    if names:
-        _check_names(phases)
+        for way in _DIRECTIONS:
+            if "short_ios" in _as_options(entry.get(way)):
+                short += int(non_negative(entry[way], "short_ios", where))
     if short:
         warnings += (f"fio: {short} short I/Os",)
 
@@ -147,21 +141,20 @@ def parse_json(text: str, names: Mapping[str, str] = _NO_NAMES) -> ToolOutput:
     parameters: dict[str, object] = dict(first)
     parameters["engine"] = first.get("ioengine", _DEFAULT_ENGINE)
     parameters["jobs"] = _options_of_jobs(parts, shared)
-    parameters["half_seconds"] = half_seconds
-    parameters["starts"] = _starts(parts)
+    parameters["ended"] = non_negative(document, "timestamp", "fio JSON")
     nodes = 1
     if on_servers:
         where = "fio JSON, client_stats"
         nodes = len({str(member(part, "hostname", where)) for part in parts})
     return ToolOutput(
         tool="fio",
+        job_processes=True,
         version=version,
         phases=tuple(phases),
         tasks=_tasks(parts, shared, on_servers),
         nodes=nodes,
         warnings=warnings,
         parameters=parameters,
-        moments=_moments(document, parts),
         at_once=len(parts) == 1 or whole is not None,
     )
 
@@ -223,26 +216,7 @@ def _entries(
     return parts, None
 
 
-def _check_names(phases: Sequence[Phase]) -> None:
-    names = [phase.name for phase in phases]
-    doubled = sorted({name for name in names if names.count(name) > 1})
-    if doubled:
-        raise ToolOutputError(
-            f"fio JSON: several phases named {doubled}: check the names"
-        )
-
-
-def _starts(parts: Sequence[Mapping[str, Any]]) -> dict[str, float]:
-    """Return the start of each job in seconds since the epoch, if fio reports it."""
-    starts = {}
-    for entry in parts:
-        if "job_start" in entry:
-            milliseconds = non_negative(entry, "job_start", "fio JSON")
-            starts[str(entry["jobname"])] = milliseconds / 1000
-    return starts
-
-
-def told_seconds(output: ToolOutput) -> float | None:
+def time_limit_s(output: ToolOutput) -> float | None:
     """Return for how long fio was to run; None if it ends by itself, or for another tool."""
     runtime = str(output.parameters.get("runtime", ""))
     match = re.fullmatch(r"([0-9]{1,9})(m?)s", runtime)
@@ -251,39 +225,6 @@ def told_seconds(output: ToolOutput) -> float | None:
     if match[2]:
         return float(match[1]) / 1000
     return float(match[1])
-
-
-def in_flight(output: ToolOutput) -> tuple[float, int] | None:
-    """Return the mean number of requests in flight, and how many a run of one node keeps there.
-
-    By Little's law the former is the rate times the mean latency, of reads and of writes. None if a latency is missing, or if
-    the processes also do other things than direct requests for a given time.
-    """
-    parameters = output.parameters
-    is_steady = told_seconds(output) is not None and output.stretches == 1
-    if not is_steady or parameters.get("direct") != "1" or output.nodes != 1:
-        return None
-    depth = str(parameters.get("iodepth", "1"))
-    jobs = str(parameters.get("numjobs", "1"))
-    if not re.fullmatch("[0-9]{1,6} [0-9]{1,6}", f"{depth} {jobs}"):
-        return None
-    mean = 0.0
-    for phase in output.phases:
-        if not {"iops", "latency_mean"} <= set(phase.rates):
-            return None
-        latency_s = phase.rates["latency_mean"].value / 1e6
-        mean += phase.rates["iops"].value * latency_s
-    return mean, int(depth) * int(jobs)
-
-
-def _sum_of_directions(entry: Mapping[str, Any], key: str, where: str) -> int:
-    """Return a count of all directions; 0 if this fio does not report it."""
-    total = 0
-    for way in _DIRECTIONS:
-        stats = entry.get(way)
-        if isinstance(stats, dict) and key in stats:
-            total += int(non_negative(stats, key, where))
-    return total
 
 
 def _load(text: str) -> tuple[dict[str, Any], str]:
@@ -337,15 +278,10 @@ def _check_error(entry: object, where: str, complaint: str) -> None:
 
 
 def _check_files(
-    options: Mapping[str, Any], phase: Phase, name: str, servers: int, version: str
+    options: Mapping[str, Any], phase: Phase, name: str, servers: int
 ) -> None:
-    """Refuse operations of a metadata engine that differ from those asked for, or that an old fio only counts."""
-    if options.get("ioengine") not in METADATA_PHASES:
-        return
-    if "runtime" in options:
-        old = too_old(FIO_METADATA, version)
-        if old:
-            raise ToolOutputError(f"fio: {old}")
+    """Refuse operations of a metadata engine that differ from those asked for."""
+    if options.get("ioengine") not in METADATA_PHASES or "runtime" in options:
         return
     files = servers
     for option in ("nrfiles", "numjobs", "loops"):
@@ -389,24 +325,6 @@ def join_options(entries: Sequence[Mapping[str, Any]]) -> dict[str, str]:
     }
 
 
-def _moments(
-    document: Mapping[str, Any], parts: Sequence[Mapping[str, Any]]
-) -> tuple[Moment, ...]:
-    """Return the times of the report, and the starts of jobs if fio tells them (since 3.36)."""
-    moments = [moment(document, "timestamp", "fio JSON")]
-    if "timestamp_ms" in document:
-        moments.append(moment(document, "timestamp_ms", "fio JSON", 1000))
-    moments.append(
-        local_moment("time", member(document, "time", "fio JSON"), "fio JSON")
-    )
-    for entry in parts:
-        if "job_start" in entry:
-            moments.append(
-                moment(entry, "job_start", f"fio JSON, job {entry['jobname']!r}", 1000)
-            )
-    return tuple(moments)
-
-
 def _of_all_servers(
     entries: Sequence[dict[str, Any]], parts: Sequence[dict[str, Any]], complaint: str
 ) -> dict[str, Any]:
@@ -433,27 +351,24 @@ def _of_all_servers(
 
 
 def _phases_of(
-    entry: dict[str, Any], options: Mapping[str, Any], name: str | None, where: str
+    entry: dict[str, Any], options: Mapping[str, Any], where: str
 ) -> list[Phase]:
-    """Return a phase for each direction in which a job did I/O; ``name`` is that of the only one."""
+    """Return a phase for each direction in which a job did I/O."""
     engine = str(options.get("ioengine", _DEFAULT_ENGINE))
     ways = []
     for way in _DIRECTIONS:
-        # fio does not time what it reads back between its writes.
-        if way == "read" and "verify_backlog" in options:
-            continue
         if non_negative(member(entry, way, where), "total_ios", f"{where}, {way}"):
             ways.append(way)
     if not ways:
         raise ToolOutputError(f"{where}: 0 I/Os: nothing was measured")
     metadata = engine in METADATA_PHASES
-    if len(ways) > 1 and (name is not None or metadata):
+    if len(ways) > 1 and metadata:
         raise ToolOutputError(
             f"{where}: I/O in {' and '.join(ways)}, expected one direction"
         )
     phases = []
     for way in ways:
-        of_way = name or METADATA_PHASES.get(engine, way)
+        of_way = METADATA_PHASES.get(engine, way)
         phases.append(_phase(entry[way], of_way, metadata, f"{where}, {way}"))
     return phases
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Final, Literal
 
 from iogauge.core.measurement import ToolOutputError
-from iogauge.tools.arguments import arguments, said
+from iogauge.tools.arguments import arguments, option
 from iogauge.tools.parsing import excerpt
 
 DataType = Literal["timestamp", "offset", "incompressible", "random"]
@@ -35,31 +35,31 @@ class IorOptions:
     ``write`` and ``read``, ``task_offset`` needs ``reorder_tasks``: else IOR ignores them.
     """
 
-    api: str = said("-a", "POSIX")
-    test_file: str = said("-o")
-    transfer_bytes: int = said("-t", size=True)
-    block_bytes: int = said("-b", size=True)
-    segments: int = said("-s", 1)
-    file_per_process: bool = said("-F", False)
-    write: bool = said("-w", False)
-    read: bool = said("-r", False)
-    verify_write: bool = said("-W", False)
-    verify_read: bool = said("-R", False)
-    fsync: bool = said("-e", False)
-    collective: bool = said("-c", False)
-    barriers: bool = said("-g", False)
-    reorder_tasks: bool = said("-C", False)
-    random_offsets: bool = said("-z", False)
-    keep: bool = said("-k", False)
-    use_existing: bool = said("-E", False)
-    o_direct: bool = said("--posix.odirect", False)
-    task_offset: int | None = said("-Q", None)
-    data_type: DataType | None = said("-l", None)
-    signature: int | None = said("-G=", None)
-    random_offset_seed: int | None = said("--random-offset-seed=", None)
-    rank_details_csv: str | None = said("-O saveRankPerformanceDetailsCSV=", None)
-    summary_file: str | None = said("-O summaryFile=", None)
-    summary_format: str = said("-O summaryFormat=", "JSON")
+    api: str = option("-a", "POSIX")
+    test_file: str = option("-o")
+    transfer_bytes: int = option("-t", size=True)
+    block_bytes: int = option("-b", size=True)
+    segments: int = option("-s", 1)
+    file_per_process: bool = option("-F", False)
+    write: bool = option("-w", False)
+    read: bool = option("-r", False)
+    verify_write: bool = option("-W", False)
+    verify_read: bool = option("-R", False)
+    fsync: bool = option("-e", False)
+    collective: bool = option("-c", False)
+    barriers: bool = option("-g", False)
+    reorder_tasks: bool = option("-C", False)
+    random_offsets: bool = option("-z", False)
+    keep: bool = option("-k", False)
+    use_existing: bool = option("-E", False)
+    o_direct: bool = option("--posix.odirect", False)
+    task_offset: int | None = option("-Q", None)
+    data_type: DataType | None = option("-l", None)
+    signature: int | None = option("-G=", None)
+    random_offset_seed: int | None = option("--random-offset-seed=", None)
+    rank_details_csv: str | None = option("-O saveRankPerformanceDetailsCSV=", None)
+    summary_file: str | None = option("-O summaryFile=", None)
+    summary_format: str = option("-O summaryFormat=", "JSON")
 
     @property
     def bytes_per_task(self) -> int:
@@ -78,8 +78,9 @@ class IorOptions:
             verify_write=read_back,
             verify_read=self.read,
             signature=_SIGNATURE,
-            random_offset_seed=_SEED if self.random_offsets else None,
         )
+        if self.random_offsets:
+            checked = replace(checked, random_offset_seed=_SEED)
         plain = self.arguments()
         return tuple(word for word in checked.arguments() if word not in plain)
 

@@ -14,20 +14,19 @@ IOR's numbers (``ReduceIterResults`` in ior.c):
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from iogauge.core.measurement import Phase, Quantity, ToolOutput, ToolOutputError
-from iogauge.core.untrusted import is_number
 from iogauge.tools.ior.options import DATA_TYPES
 from iogauge.tools.mpi import OTHER_MPI
 from iogauge.tools.parsing import (
     COMPLAINT,
     excerpt,
     load_json_object,
-    local_moment,
     member,
     non_negative,
     positive,
@@ -101,15 +100,6 @@ def parse_json(text: str, log: str = "") -> ToolOutput:
         command=command,
         warnings=unique(COMPLAINT.findall(own)),
         parameters=_parameters(setup, options, summary),
-        moments=(
-            local_moment("Began", member(document, "Began", "IOR JSON"), "IOR JSON"),
-            local_moment(
-                "StartTime", member(test, "StartTime", "IOR JSON"), "IOR JSON"
-            ),
-            local_moment(
-                "Finished", member(document, "Finished", "IOR JSON"), "IOR JSON"
-            ),
-        ),
     )
 
 
@@ -329,7 +319,7 @@ def rank_times_csv(text: str) -> tuple[RankTimes, ...]:
             raise ToolOutputError(
                 f"{where}: line {number}: rank {rank} is out of order"
             )
-        if not (is_number(total) and total > 0):
+        if not 0 < total < math.inf:
             raise ToolOutputError(f"{where}: line {number}: expected times above 0")
         groups[-1][1].append(total)
     if not groups:

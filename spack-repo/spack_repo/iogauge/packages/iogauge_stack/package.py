@@ -22,7 +22,6 @@ class IogaugeStack(BundlePackage):
     variant("darshan", default=True, description="Darshan: what a program reads and writes")
 
     # For a cause behind a slow file system: of builtin as they are.
-    variant("elbencho", default=False, description="elbencho: storage, with one process a node")
     variant("iperf3", default=False, description="iperf3: the network between two nodes")
     variant("osu", default=False, description="OSU micro-benchmarks: MPI's latency and bandwidth")
 
@@ -37,7 +36,6 @@ class IogaugeStack(BundlePackage):
         depends_on("darshan-util@3.5.0", type="run", when="+darshan")
 
     with when("@2026.2"):
-        depends_on("elbencho@3.0-37", type="run", when="+elbencho")
         depends_on("iperf3@3.17.1", type="run", when="+iperf3")
         depends_on("osu-micro-benchmarks@7.5.2", type="run", when="+osu")
 

@@ -1,0 +1,102 @@
+"""Probes of ``iogauge check`` and their answers.
+
+A probe is one function with its question and what is expected. It yields an answer for each thing that it found, with what
+to do.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from iogauge.guards.finding import Finding, Outcome
+from iogauge.site.extras import PartitionExtras
+
+#: A detail and what is in order are shown with ``--all`` alone.
+State = Literal["ok", "detail", "note", "problem"]
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a probe found out about one thing."""
+
+    state: State
+    #: What was looked at, such as ``target /scratch``.
+    subject: str
+    #: What was found.
+    text: str
+    #: What to do.
+    remedy: str = ""
+    #: What the probe asked, and what it expected; set by the probe.
+    question: str = ""
+    expected: str = ""
+
+    @property
+    def advice(self) -> str:
+        """Return what was found, with the remedy."""
+        return ". ".join(filter(None, [self.text, self.remedy]))
+
+    def __str__(self) -> str:
+        """Return the line with its remedy."""
+        return f"{self.subject}: {self.advice}"
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A partition of a site whose cases can be started on this host."""
+
+    #: The settings of the site, and of its partition.
+    site: Mapping[str, Any]
+    partition: Mapping[str, Any]
+    extras: PartitionExtras
+
+    @property
+    def name(self) -> str:
+        """Return the name of the partition."""
+        return str(self.partition["name"])
+
+    @property
+    def is_local(self) -> bool:
+        """Return whether the cases run on this host."""
+        return self.partition["scheduler"] == "local" and not self.extras.hosts
+
+
+Asks = Callable[..., Iterable[Answer]]
+
+
+def probe(question: str, expected: str) -> Callable[[Asks], Asks]:
+    """Return a decorator for a function that finds out, which adds its question to its answers."""
+
+    def of(find_out: Asks) -> Asks:
+        @functools.wraps(find_out)
+        def asked(*place: Any) -> Iterator[Answer]:
+            for answer in find_out(*place):
+                yield replace(answer, question=question, expected=expected)
+
+        return asked
+
+    return of
+
+
+def ask(probes: Iterable[Asks], *place: Any) -> list[Answer]:
+    """Return the answers of several probes about one place."""
+    answers: list[Answer] = []
+    for find_out in probes:
+        answers += find_out(*place)
+    return answers
+
+
+def objections(
+    subject: str, findings: Iterable[Finding], of: str = ""
+) -> Iterator[Answer]:
+    """Yield an answer for each finding that is not in order; ``of`` says whom it concerns."""
+    for finding in findings:
+        if finding.outcome is Outcome.OK:
+            continue
+        state: State = "problem"
+        if finding.outcome is Outcome.WARN:
+            state = "note"
+        text = f"{replace(finding, remedy='')}{of}"
+        yield Answer(state, subject, text, finding.remedy)

@@ -1,0 +1,131 @@
+"""Troubles that the history alone shows: what has become worse, and what fell before there is a trend."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from typing import Final
+
+from iogauge.core.units import with_unit
+from iogauge.judge.verdict import Verdict
+from iogauge.records.record import MetricRecord, Record, short_name
+from iogauge.report.outcome import measured
+from iogauge.report.ranking import Rank
+from iogauge_extras.history.states import Judged, LevelChange, State
+from iogauge_extras.page.past import UNCHANGED, History, circumstances, utc_minute
+from iogauge_extras.page.trouble import DRIFT, Trouble
+
+
+def of_trend(
+    history: History, failing: Collection[tuple[str, str]]
+) -> Iterator[Trouble]:
+    """Yield a trouble for each series that has become worse, unless its line and metric are ``failing``."""
+    worse = {}
+    for key, series in history.judged.items():
+        if series.change:
+            worse[key] = series, series.change
+    known = {*worse, *failing}
+    for key, (series, change) in worse.items():
+        if key not in failing and (series.line, series.repeats) not in known:
+            yield _of_change(series, change, history)
+
+
+def trend_words(change: LevelChange, unit: str) -> str:
+    """Return the size of a change, with its interval, the level before it, and its begin."""
+    return (
+        f"{change.share:+.1%} ({change.low:+.1%} to {change.high:+.1%}) against the level of "
+        f"{with_unit(change.level, unit)} since {utc_minute(change.time)}, session {change.session}"
+    )
+
+
+def _of_change(series: Judged, change: LevelChange, history: History) -> Trouble:
+    curve = history.curve(series.line, series.metric)
+    last = curve.points[-1].value
+    rank, reason = Rank.DRIFT, ""
+    # Nearer to the level than to a third of the loss.
+    if abs(last / change.level - 1) < abs(change.share) / 3:
+        rank = Rank.BACK
+        reason = "back at its level in the newest run; the alarm stands until more runs are good"
+    cause = UNCHANGED
+    if change.before is not None:
+        cause = history.changed(change.before, change.after)
+    return Trouble(
+        kind=DRIFT,
+        rank=rank,
+        loss=abs(change.share),
+        where=f"{series.system}:{series.partition}",
+        case=short_name(series.case),
+        metric=series.metric,
+        measured=with_unit(last, series.unit),
+        expected=f"level of {with_unit(change.level, series.unit)}",
+        reason=reason,
+        since=f"{utc_minute(change.time)}, session {change.session}",
+        trend=trend_words(change, series.unit),
+        cause=circumstances(cause, history.newest[series.line]),
+        curve=curve,
+    )
+
+
+#: Valid runs before one that counts as a fall although there are too few for a trend, and the loss that is one. A run of
+#: healthy noise falls so in less than 1 of 1000 (normal, Laplace, correlated).
+_FALL_AFTER: Final = 5
+_FALL_LOSS: Final = 0.25
+
+
+def of_falls(records: Iterable[Record], history: History) -> Iterator[Trouble]:
+    """Yield a trouble for each metric that fell in a series which is too short for a trend."""
+    for record in records:
+        for metric in record.metrics:
+            before = _valid_before(record, metric, history)
+            if not fell(metric.median, before, metric.better):
+                continue
+            level = statistics.median(before)
+            yield Trouble(
+                kind=DRIFT,
+                rank=Rank.DRIFT,
+                loss=abs(metric.median / level - 1),
+                cause=circumstances(UNCHANGED, record),
+                where=record.where,
+                case=record.short_name,
+                metric=metric.name,
+                measured=measured(metric),
+                expected=f"level of {with_unit(level, metric.unit)}, of {len(before)} runs",
+                since=f"{record.minute} UTC, session {record.session}",
+                reason=f"{metric.median / level - 1:+.1%}, worse than in every run before",
+                curve=history.curve(record.line, metric.name),
+            )
+
+
+def _valid_before(
+    record: Record, metric: MetricRecord, history: History
+) -> list[float]:
+    """Return the valid values of a metric before a record, in a series without a reference that is too short for a trend."""
+    series = history.judged.get((record.line, metric.name))
+    values: list[float] = []
+    if series is None or series.state is not State.FEW or series.repeats:
+        return values
+    if metric.verdict is not Verdict.UNREFERENCED:
+        return values
+    for run in history.runs(record.line, metric.name):
+        if run["session"] == record.session:
+            break
+        valid = run["metric_verdict"] == Verdict.UNREFERENCED.value
+        if valid and run["series"] == series.series:
+            values.append(run["median"])
+    return values
+
+
+def fell(value: float, before: Sequence[float], better: str) -> bool:
+    """Return whether a value is worse than all before it, by a quarter and by more than they differ.
+
+    Needs 5 values. The scale is logarithmic; ``better`` is "more" or "less".
+    """
+    if len(before) < _FALL_AFTER or min(value, *before) <= 0:
+        return False
+    sign = -1
+    if better == "more":
+        sign = 1
+    levels = [sign * math.log(level) for level in before]
+    reach = max(max(levels) - min(levels), -math.log(1 - _FALL_LOSS))
+    return sign * math.log(value) < min(levels) - reach

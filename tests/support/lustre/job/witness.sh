@@ -1,0 +1,1 @@
+../../../../reframe/src/iogauge/job/witness.sh

@@ -1,0 +1,378 @@
+"""Clients beside each other: real processes that work in one directory, and mounts that differ."""
+
+import os
+import shutil
+import socket
+import sys
+import threading
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from iogauge.cli.answers import Place
+from iogauge.core.measurement import ToolOutputError
+from iogauge.core.paths import JOB_FILES
+from iogauge.node.mounts import find_mount
+from iogauge.node.view import look as look_at
+from iogauge.site.extras import PartitionExtras, Target
+from iogauge_extras.clients import client, health, meeting
+from iogauge_extras.clients.clients_command import of_partition
+from iogauge_extras.clients.line import TWICE, Line, NodeError, started
+from iogauge_extras.clients.meeting import judge_semantics, judged
+from iogauge_extras.clients.questions import QUESTIONS, Seat
+from iogauge_extras.clients.semantics_check import KEPT, parse
+from support.extras import EXTRAS
+
+CLIENT = ["/bin/sh", str(JOB_FILES / "agent.sh"), sys.executable, "client"]
+
+
+def together(start, directory, questions=QUESTIONS):
+    """The answers of two clients, by the names of the questions, and their mounts; who has the directory by FUSE comes last."""
+    with started([*start, *CLIENT], 2, "lo") as lines:
+        seen = meeting.look(lines, str(directory), 5)
+        order = sorted(lines, key=lambda name: "fuse" in seen[name].get("type", ""))
+        lines = {name: lines[name] for name in order}
+        mounts = {name: {"type": "ext4", "options": ""} for name in lines}
+        answers = meeting.ask_all(lines, mounts, str(directory), questions, 400)
+    return dict(zip(questions, answers, strict=True)), seen
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounts: needs root")
+def test_a_client_with_another_file_system_there_agrees_on_nothing(tmp_path):
+    """A tmpfs that one client alone has over the directory: what the other does is not seen there."""
+    apart = f'"$@" & unshare -m sh -c \'mount -t tmpfs none {tmp_path} && exec "$@"\' sh "$@"; wait'
+    asked = ("rename", "flock", "exclusive")
+    answers, seen = together(["sh", "-c", apart, "sh"], tmp_path, asked)
+    assert {answer.state for answer in answers.values()} == {"does not hold"}
+    kinds = {answer["type"] for answer in seen.values()}
+    assert "tmpfs" in kinds
+    target = Target(path=str(tmp_path), type=(kinds - {"tmpfs"}).pop())
+    wrong = next(health.compare(seen, target))
+    assert len(wrong.clients) == 1
+    assert "type of the mount: tmpfs; the site declares" in wrong.text
+
+
+@pytest.mark.skipif(
+    os.geteuid() != 0 or shutil.which("bindfs") is None,
+    reason="mounts by FUSE: needs root and bindfs",
+)
+def test_a_client_that_keeps_what_it_knew_and_locks_alone_is_named(tmp_path):
+    """A FUSE mount of one client that trusts what it looked up for 15 minutes, and whose locks stay on its node."""
+    stale = "attr_timeout=900,entry_timeout=900,negative_timeout=900"
+    apart = (
+        f'"$@" & unshare -m sh -c \'bindfs -o {stale} {tmp_path} {tmp_path} && "$@"; umount {tmp_path}\' '
+        'sh "$@"; wait'
+    )
+    answers, _ = together(["sh", "-c", apart, "sh"], tmp_path)
+    broken = {name for name, row in answers.items() if row.state == "does not hold"}
+    assert broken >= {"rename", "times", "flock", "fcntl"}
+    assert answers["exclusive"].state == "holds"
+
+
+def test_what_a_file_system_refuses_does_not_hold():
+    answers, _ = together(TWICE, "/nowhere", ["times"])
+    host = os.uname().nodename
+    refused = f"{host}, {host}#2: [Errno 2] No such file or directory: '/nowhere/times'"
+    assert str(answers["times"]).endswith(f": does not hold: {refused}")
+
+
+class Alone(Seat):
+    """A client that is told that another one did as it did; ``line`` is called while it waits."""
+
+    def gather(self, value=None):
+        self.line(self.directory)
+        return dict.fromkeys(self.names, value)
+
+
+def lines_of(count, more=""):
+    def write(directory):
+        with open(f"{directory}/appended", "a") as file:
+            for number in range(count):
+                file.write(f"n2 {number} ".ljust(63, ".") + "\n")
+            file.write(more)
+
+    return write
+
+
+def late(text, seconds):
+    def write(directory):
+        Path(directory, "renamed").write_text(text)
+
+    return lambda directory: threading.Timer(seconds, write, [directory]).start()
+
+
+def others(directory):
+    for number in range(196):
+        Path(directory, "many", f"n2.{number}").touch()
+
+
+@pytest.mark.parametrize(
+    ("question", "name", "meanwhile", "told"),
+    [
+        ("append", "n1", lines_of(199), "0 torn lines, and 1 of 400 not at all: n2 199"),
+        ("append", "n1", lines_of(200, "n1 n2\nn1\nn1 7\n"), "3 torn lines, and 0 of 400"),
+        ("rename", "n2", late("", 0.1), "saw other content, of 0 bytes"),
+        ("exclusive", "n1", bool, "50 of 50 names"),
+        ("listing", "n1", others, "4 names lack, 0 come twice, of 396"),
+    ],
+)  # fmt: skip
+def test_what_does_not_hold_is_told(question, name, meanwhile, told, tmp_path):
+    seat = Alone(line=meanwhile, directory=str(tmp_path), name=name, names=("n1", "n2"), entries=400)  # fmt: skip
+    assert told in QUESTIONS[question](seat)
+
+
+@pytest.mark.parametrize(
+    ("second", "state", "why"),
+    [
+        ("rw,flock", "does not hold", "n1: mounted with localflock"),
+        ("rw,localflock", "not claimed", "n1, n2: mounted with localflock"),
+    ],
+)
+def test_a_lock_is_not_claimed_if_no_client_claims_it(second, state, why):
+    """One client of two has localflock: the locks of the other one exclude nobody there."""
+    seen = {}
+    for name, options in (("n1", "rw,localflock"), ("n2", second)):
+        seen[name] = {"type": "lustre", "options": options}
+    answer = judged("flock", {"n1": "", "n2": "got the lock that n1 held"}, seen)
+    assert answer.state == state
+    assert answer.text == f"n2: got the lock that n1 held; {why}"
+
+
+def view(**change):
+    usual = {
+        "problem": "",
+        "type": "lustre",
+        "source": "10.0.0.1@tcp:/scratch",
+        "uuid": "scratch@10.0.0.1@tcp",
+        "options": "flock,rw",
+        "version": "Lustre 2.17.0",
+        "bytes": 1 << 40,
+        "free": 1 << 39,
+        "apart": [],
+        "log": [],
+        "ahead": 0.02,
+    }
+    return usual | change
+
+
+def test_a_client_without_a_target_is_left_out_by_no_job(tmp_path):
+    """The answers of two clients of three would pass for those of all."""
+    silent = (
+        "import sys; from iogauge_extras.clients.line import join; line = join(*sys.argv[-3:]); line.hear();"
+        " line.tell({'answer': {'problem': 'does not answer in 30 s', 'clock': 0}}); line.hear(None)"
+    )
+    start = ["sh", "-c", f'"$@" & "$@" & "{sys.executable}" -c "{silent}" "$@"; wait']
+    words = [str(tmp_path), "3", "400", str(tmp_path / "out"), "lo"]
+    with pytest.raises(NodeError, match="does not answer in 30 s"):
+        judge_semantics([*words, *start, "sh", *CLIENT[:-1]])
+
+
+def test_who_knocks_and_says_something_else_disturbs_nobody():
+    knock = (
+        "import socket, sys; "
+        "socket.create_connection((sys.argv[-3], int(sys.argv[-2]))).sendall(b'GET /\\n')"
+    )
+    start = f'"{sys.executable}" -c "{knock}" "$@"; "$@" & "$@"; wait'
+    with started(["sh", "-c", start, "sh", *CLIENT], 2, "lo") as both:
+        assert len(both) == 2
+
+
+def test_a_launcher_that_complains_is_quoted():
+    with (
+        pytest.raises(NodeError, match=r"0 of 2 clients joined .* \(no such queue\)"),
+        started(["sh", "-c", "echo no such queue >&2"], 2, "lo"),
+    ):
+        pass
+
+
+def test_a_slow_client_sets_no_clock_of_the_others():
+    """Both are asked at once, and the first answers 1.2 s later."""
+
+    def answer(other, pause):
+        other.hear()
+        clock = time.time()
+        time.sleep(pause)
+        other.tell({"answer": {"clock": clock}})
+
+    lines, threads = {}, []
+    for name, pause in (("n1", 1.2), ("n2", 0.0)):
+        here, there = socket.socketpair()
+        lines[name] = Line(here, name)
+        threads.append(threading.Thread(target=answer, args=(Line(there), pause)))
+        threads[-1].start()
+    seen = meeting.look(lines, "/", 2)
+    for thread in threads:
+        thread.join()
+    assert max(abs(answer["ahead"]) for answer in seen.values()) < 1
+
+
+def test_an_idle_connection_to_a_server_is_healthy(tmp_path):
+    for number, state in enumerate(("FULL", "IDLE", "NEW", "DISCONN")):
+        device = f"sys/fs/lustre/osc/scratch-OST000{number}-osc-ffff8000"
+        (tmp_path / device).mkdir(parents=True)
+        text = f"import:\n    name: x\n    state: {state}\n    connect_flags: [ ]\n"
+        (tmp_path / device / "import").write_text(text)
+    _, apart = client._peers("10.0.0.1@tcp:/scratch", "lustre", tmp_path)
+    assert apart == ["scratch-OST0003-osc-ffff8000"]
+
+
+def test_a_file_system_of_several_networks_is_the_declared_one():
+    target = Target(path="/scratch", type="lustre", uuid="scratch@10.0.0.1@tcp,1@o2ib")
+    for name in ("scratch@10.0.0.1@tcp", "scratch@10.0.0.1@tcp0"):
+        seen = dict.fromkeys(("n1", "n2"), view(uuid=name))
+        assert list(health.compare(seen, target)) == []
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"version": "Lustre 2.15.4"}, "client: Lustre 2.15.4; the others have Lustre 2.17.0"),
+        ({"options": "localflock,rw"}, "mount options: localflock; the others have flock"),
+        ({"problem": "does not answer in 2 s (df, ls)"}, "/scratch does not answer in 2 s (df, ls)"),
+        ({"free": 1 << 38}, "sees 256 GiB free, most see 512 GiB"),
+        ({"apart": ["scratch-OST0002"]}, "not connected to scratch-OST0002"),
+        ({"ahead": 9.5}, "its clock is +9.5 s beside the others"),
+        ({"source": "10.0.0.9@tcp:/old"}, "the site declares 10.0.0.1@tcp:/scratch"),
+        ({"log": ["LustreError: 11-0: evicted"]}, "the kernel's log: LustreError"),
+    ],
+)  # fmt: skip
+def test_one_client_of_four_that_is_otherwise_is_named_with_what_it_has(change, told):
+    target = Target(path="/scratch", type="lustre", source="10.0.0.1@tcp:/scratch")
+    clients = {f"n{number}": view() for number in range(4)}
+    assert list(health.compare(clients, target)) == []
+    first = next(health.compare(clients | {"n2": view(**change)}, target))
+    assert first.clients == ("n2",)
+    assert told in first.text
+
+
+def test_the_address_of_each_client_of_nfs_4_is_no_difference(tmp_path, monkeypatch):
+    """The options of two clients of one server, as their kernels had them."""
+    here, seen = look_at(str(tmp_path)), {}
+    for number in (2, 3):
+        options = f"rw,relatime,vers=4.2,rsize=262144,wsize=262144,namlen=255,hard,proto=tcp,timeo=600,retrans=2,sec=sys,clientaddr=10.88.0.{number},local_lock=none,addr=10.88.0.1"
+        mount = replace(here.mount, type="nfs4", source="srv:/data", options=options)
+        looked = replace(here, mount=mount)
+        monkeypatch.setattr(client.view, "look", lambda path, looked=looked: looked)
+        seen[f"c{number}"] = client._seen(str(tmp_path)) | {"ahead": 0.0, "log": []}
+    target = Target(path=str(tmp_path), type="nfs4", source="srv:/data")
+    assert list(health.compare(seen, target, "hard,proto=tcp")) == []
+
+
+#: Rows of a client of two servers, ``srv`` and ``srv2``, of which the second had withdrawn its exports and went away.
+KERNEL_LOG = """\
+4,523,2141870000,-;NFS: state manager: check lease failed on NFSv4 server srv2 with error 13
+4,530,2195860000,-;nfs: server srv2 not responding, still trying
+ SUBSYSTEM=nfs
+6,531,2196100000,-;nfs: server srv OK
+4,532,2197750000,-;nfs: server srv2 OK"""
+
+
+@pytest.mark.parametrize(
+    ("server", "rows"), [("srv", 0), ("srv2", 3), ("10.88.0.5", 0)]
+)
+def test_the_kernels_log_of_another_server_is_no_complaint(server, rows):
+    assert len(client.complaints(KERNEL_LOG, f"{server}:/data", "nfs4")) == rows
+
+
+def test_an_option_that_the_site_expects_is_asked_for():
+    target = Target(path="/scratch", type="lustre")
+    clients = {"n1": view(), "n2": view()}
+    (lacks,) = health.compare(clients, target, "flock,noatime")
+    assert lacks.clients == ("n1", "n2")
+    assert "without noatime" in lacks.text
+
+
+def asked(path, kind="ext4", **more):
+    """What two clients on this host answer of a target there."""
+    extras = PartitionExtras.of_partition(
+        {**EXTRAS, "target": {"path": path, "type": kind}, **more}
+    )
+    place = Place({}, {"name": "mnt", "scheduler": "local"}, extras)
+    return list(of_partition(place))
+
+
+def test_a_partition_without_a_scheduler_has_two_clients_that_leave_nothing(tmp_path):
+    kind = find_mount(str(tmp_path)).type
+    answers = asked(str(tmp_path), kind)
+    assert {answer.state for answer in answers} == {"ok"}
+    assert len(answers) == 9
+    assert os.listdir(tmp_path) == []
+
+
+def test_what_a_client_made_goes_when_another_one_has_gone(tmp_path):
+    """It waits for the other one in the middle of a question then."""
+    with pytest.raises(NodeError, match="has gone"), started([*TWICE, *CLIENT], 2, "lo") as lines:  # fmt: skip
+        first, other = lines.values()
+        words = {"session": "s", "case": "clients", "time_limit_s": 60}
+        first.tell({"ask": "make", "path": str(tmp_path), **words})
+        seat = {"name": "n1", "names": ["n1", "n2"], "entries": 0}
+        first.tell({"ask": "append", "path": first.hear()["answer"], **seat})
+        assert first.hear() == {"value": None}
+        other.connection.shutdown(socket.SHUT_RDWR)
+        other.hear()
+    assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("path", "more", "told"),
+    [
+        ("/nowhere", {}, "/nowhere cannot be looked at: No such file or directory"),
+        ("/proc", {}, "they have no directory to meet in: "),
+        ("/proc", {"interface": "none0"}, "not all answered: "),
+    ],
+)
+def test_what_clients_cannot_do_at_all_is_an_answer(path, more, told):
+    problems = [row.text for row in asked(path, **more) if row.state == "problem"]
+    assert any(told in text for text in problems), problems
+
+
+#: Lustre 2.17 as /proc/mounts shows it, mounted with flock and with localflock.
+_FLOCK = "rw,checksum,encrypt,flock,lazystatfs,lruresize,nolock,statfs_project,nouser_fid2path,user_xattr,verbose"
+_LOCALFLOCK = _FLOCK.replace("flock,lazystatfs", "noflock,localflock")
+
+
+@pytest.mark.parametrize(
+    ("question", "kind", "options", "claimed"),
+    [
+        ("flock", "lustre", _FLOCK, True),
+        ("fcntl", "lustre", _FLOCK, True),
+        ("fcntl", "lustre", "rw", False),
+        ("flock", "lustre", _LOCALFLOCK, False),
+        ("fcntl", "nfs", "nolock", False),
+        ("fcntl", "nfs4", "local_lock=posix", False),
+        ("fcntl", "nfs4", "local_lock=none", True),
+        ("append", "nfs", "", False),
+        ("append", "ext4", "", True),
+        ("exclusive", "nfs", "", True),
+    ],
+)
+def test_what_a_mount_does_not_claim_is_no_fault(question, kind, options, claimed):
+    assert (meeting.unclaimed(question, kind, options) == "") is claimed
+
+
+def noted(*states, clients='"n1", "n2"'):
+    rows = ",".join(
+        f'{{"question": "q{number}", "state": "{state}", "text": "n2"}}'
+        for number, state in enumerate(states)
+    )
+    told = '"version": "2", "command": ["semantics"]'
+    return f'{{{told}, "clients": [{clients}], "answers": [{rows}]}}'
+
+
+def test_the_share_that_is_kept_leaves_out_what_is_not_claimed():
+    states = ["holds"] * 6 + ["not claimed", "does not hold", "does not hold"]
+    output = parse(noted(*states), 2)
+    assert output.phases[0].rates[KEPT.name].value == 0.75
+    assert "q7: does not hold: n2" in output.notes[KEPT.name]
+
+
+@pytest.mark.parametrize(
+    ("clients", "state"), [('"n1", "n1#2"', "holds"), ('"n1", "n2"', "not claimed")]
+)
+def test_clients_of_one_node_do_not_speak_for_two_nor_unclaimed_answers_for_anything(
+    clients, state
+):
+    with pytest.raises(ToolOutputError, match="clients on 2 node"):
+        parse(noted(*[state] * len(QUESTIONS), clients=clients), 2)

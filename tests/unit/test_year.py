@@ -1,0 +1,275 @@
+"""A year of nights: what an alarm says on which day, what a plugin of Nagios says, and the sheets made from such nights."""
+
+import os
+from datetime import datetime, timedelta, timezone
+
+import pytest
+from typer.testing import CliRunner
+
+from iogauge.cli import app
+from iogauge.records import journal, query
+from iogauge.report.endings import SessionRecords
+from iogauge.site.extras import Criterion
+from iogauge_extras.page import nagios, news, notices, page, sheets
+from iogauge_extras.page.notices import Notice, Notices, stamp
+from support import records
+from support.records import metric
+
+BEGIN = datetime(2027, 1, 1, 2, tzinfo=timezone.utc)
+ROOM = {
+    "guard": "G13",
+    "subject": "room",
+    "outcome": "ok",
+    "metric": None,
+    "demands": "room",
+}
+
+
+def night(day, partition="scratch", value=100.0, verdict="PASS", **more):
+    reference = metric()["reference"] | {"value": 100.0}
+    measured = metric(verdict=verdict, median=value, reference=reference)
+    room = ROOM | {"saw": f"{900 - day} GiB free of 1 TiB, 12% full once this case"}
+    plain = {
+        "session": f"s{day:03}-{partition}",
+        "time": stamp(BEGIN + timedelta(days=day)),
+        "system": "site",
+        "partition": partition,
+        "case": "IorPosix %files=shared",
+        "metrics": [measured],
+        "findings": [room],
+    }
+    return records.record(verdict, **plain | more)
+
+
+def keep(folder, record):
+    file = folder / "history" / "site" / f"{record.session}.jsonl"
+    journal.append(file, record.to_line())
+
+
+def acknowledged(trouble, day, until):
+    return Notice(
+        what="acknowledged",
+        time=stamp(BEGIN + timedelta(days=day)),
+        incidents=trouble.incidents,
+        by="ada",
+        until=stamp(BEGIN + timedelta(days=until)),
+        reason="disk ordered",
+    )
+
+
+def test_a_year_in_fast_motion(tmp_path, monkeypatch):
+    """Scratch fails from 100 to 112, acknowledged from 101 to 105; home from 199 to 209, in a silence from 198 to 202."""
+    monkeypatch.setattr(os, "fsync", lambda _: None)
+    monkeypatch.setenv("IOGAUGE_HOME", str(tmp_path))
+    told = {}
+    window = Notice(
+        what="silent",
+        time=stamp(BEGIN),
+        begin=stamp(BEGIN + timedelta(days=198)),
+        until=stamp(BEGIN + timedelta(days=202, hours=12)),
+        by="ada",
+        reason="upgrade",
+    )
+    notices.append(window)
+    bad = {"scratch": range(100, 113), "home": range(199, 210)}
+    for day in range(365):
+        now = BEGIN + timedelta(days=day, hours=6)
+        found = []
+        for partition, days in bad.items():
+            one = night(day, partition)
+            if day in days:
+                one = night(day, partition, 60.0, "FAIL")
+            keep(tmp_path, one)
+            found.append(one)
+        # Each day around what happens, and one of ten others.
+        if not (98 < day < 122 or 196 < day < 222 or day % 10 == 0):
+            continue
+        mine = SessionRecords(found)
+        known = Notices.read(now)
+        alarm = news.collect(tmp_path / "history", mine, gate=True, notices=known)
+        said = news.news_of(alarm, mine, known)
+        if known.silence is None and (said.troubles or said.over):
+            told[day] = [trouble.gist for trouble in said.troubles]
+            told[day] += [f"over: {incident}" for incident in said.over]
+            for notice in news.sent_notices(said, now):
+                notices.append(notice)
+        if day == 101:
+            notices.append(acknowledged(alarm.troubles[0], 101, 105))
+        if day == 102:
+            assert "by ada until 2027-04-16" in alarm.text and not alarm.failed
+    scratch = "site:scratch IorPosix shared: write_bw 40.0% below its reference"
+    home = scratch.replace("scratch", "home")
+    assert told == {
+        100: [f"{scratch} since 2027-04-11"],
+        105: [f"{scratch} since 2027-04-11"],
+        113: ["over: loss site:scratch IorPosix shared write_bw"],
+        203: [f"{home} since 2027-07-19"],
+        210: ["over: loss site:home IorPosix shared write_bw"],
+    }
+    shown = blocks_of(summary_of(tmp_path))
+    assert shown["Targets"] == [
+        (
+            "site:home",
+            "365 of 365",
+            "97%",
+            "2027-07: 65% of 31",
+            "536 GiB free of 1 TiB; at the begin 900 GiB free of 1 TiB",
+        ),
+        (
+            "site:scratch",
+            "365 of 365",
+            "96%",
+            "2027-04: 57% of 30",
+            "536 GiB free of 1 TiB; at the begin 900 GiB free of 1 TiB",
+        ),
+    ]
+    assert shown["Incidents"] == [
+        ("site:home", "2027-07-18", "2027-07-29", "11", "IorPosix shared FAIL"),
+        ("site:scratch", "2027-04-10", "2027-04-23", "13", "IorPosix shared FAIL"),
+    ]
+    assert "Incidents" in page.sheet(summary_of(tmp_path))
+
+
+def blocks_of(sheet):
+    return {title: rows for part in sheet.parts for title, rows in part.blocks.items()}
+
+
+def summary_of(folder):
+    return sheets.summary(folder / "history", query.Choice())
+
+
+def test_a_loss_is_one_incident_and_other_data_another(tmp_path):
+    """Noise is told once a target."""
+    wrong = {"guard": "G8", "outcome": "invalid", "metric": None}
+    wrong |= {"saw": "3 of 32 blocks differ", "demands": "none"}
+    kinds = []
+    for day, (verdict, findings) in enumerate(
+        [("FAIL", []), ("INVALID", [wrong]), ("UNSTABLE", [])]
+    ):
+        one = night(day, value=60.0, verdict=verdict, findings=findings)
+        keep(tmp_path, one)
+        alarm = news.collect(tmp_path / "history", SessionRecords([one]), gate=True)
+        (incident,) = alarm.troubles[0].incidents
+        kinds.append((incident.kind, incident.case, incident.metric))
+    assert kinds == [
+        ("loss", "IorPosix shared", "write_bw"),
+        ("WRONG_DATA", "IorPosix shared", ""),
+        ("UNSTABLE", "", ""),
+    ]
+
+
+@pytest.fixture
+def today(tmp_path, monkeypatch):
+    """A history whose newest night, an hour ago, is red."""
+    monkeypatch.setenv("IOGAUGE_HOME", str(tmp_path))
+    time = stamp(datetime.now(timezone.utc) - timedelta(hours=1))
+    keep(tmp_path, night(1, value=60.0, verdict="FAIL", time=time))
+    return tmp_path
+
+
+def called(*words):
+    done = CliRunner().invoke(app.app, words)
+    return done.exit_code, done.output
+
+
+def test_the_commands_acknowledge_silence_and_speak_as_a_plugin(today):
+    case = "IorPosix shared"
+    status, line = called("alarm", "--nagios")
+    assert status == 2
+    assert line.startswith("IOGAUGE CRITICAL - site:scratch IorPosix shared: write_bw")
+    assert " | pass=0;;;0 " in line and "fail=1;;;0" in line and line.count("\n") == 1
+    assert called("alarm")[0] == 1
+    status, text = called("alarm", "--acknowledge", "nothing", "--until", "2099-01-01")
+    assert status == 2
+    words = ["--by", "ada", "--until", "2099-01-01", "--reason", "disk ordered"]
+    status, text = called("alarm", "--acknowledge", "nothing", *words)
+    assert status == 2 and "site:scratch IorPosix shared" in text
+    assert called("alarm", "--acknowledge", case, *words)[0] == 0
+    assert called("alarm", "--send")[0] == 0
+    assert called("alarm", "--nagios")[0] == 1
+    for words in (["status", "--wide"], ["status", "--brief"]):
+        assert "acknowledged by ada until 2099-01-01" in called(*words)[1]
+    known = "acknowledged by ada until 2099-01-01 23:59 UTC: disk ordered"
+    assert known in " ".join(called("history")[1].split())
+    assert known.partition(" ")[2] in called("alarm")[1]
+    file = today / "page.html"
+    called("report", "--html", str(file))
+    assert known.partition(" ")[2] in file.read_text()
+    called("report", "--junit", str(file))
+    first, *_, failed = file.read_text().partition("<failure ")
+    assert "FAILED: site:scratch IorPosix shared: write_bw 40.0% below" in first
+    assert "; since 20" in failed.partition(">")[0]
+    span = ["--silence", "2020-01-01", "2099-01-01"]
+    assert called("alarm", *span)[0] == 2  # without a reason
+    assert called("alarm", *span, "--reason", "upgrade")[0] == 0
+    assert "nothing is sent: silent by " in " ".join(called("alarm")[1].split())
+
+
+@pytest.mark.parametrize(
+    ("verdict", "hours", "status"),
+    [("PASS", 1, 0), ("UNREFERENCED", 1, 3), ("UNSTABLE", 1, 3), ("PASS", 49, 3)],
+)
+def test_a_plugin_is_ok_only_on_what_is_new_and_proven(
+    tmp_path, verdict, hours, status
+):
+    now = BEGIN + timedelta(hours=hours)
+    found = SessionRecords([night(0, verdict=verdict)])
+    alarm = news.collect(tmp_path, found, gate=False)
+    assert nagios.plugin(alarm, found, now)[0] == status
+    assert nagios.plugin(alarm, SessionRecords(), now)[0] == 3
+
+
+def test_a_plugin_without_a_history_is_unknown(tmp_path, monkeypatch):
+    monkeypatch.setenv("IOGAUGE_HOME", str(tmp_path))
+    status, output = called("alarm", "--nagios")
+    assert status == 3 and "IOGAUGE UNKNOWN - no session" in output
+
+
+def test_a_damaged_line_is_told_twice(tmp_path, monkeypatch):
+    monkeypatch.setenv("IOGAUGE_HOME", str(tmp_path))
+    notices.notices_file().write_text('{"what": "sent", "time"\n')
+    assert Notices.read(BEGIN).sent == {}
+
+
+# Acceptance.
+
+
+def criterion(**more):
+    plain = {"case": "IorPosix shared", "metric": "write_bw", "source": "contract 3.1"}
+    return Criterion.model_validate(plain | more)
+
+
+def accepted(criteria, values, verdict="PASS"):
+    found = [night(day, value=value) for day, value in enumerate(values)]
+    found.append(night(9, value=1.0, verdict="UNSTABLE"))
+    return sheets.acceptance("site", {"scratch": criteria}, found, [])
+
+
+def test_an_acceptance_has_each_criterion_with_its_evidence():
+    """A run that is not valid proves nothing, and is counted; all valid ones must meet the bound."""
+    both = [criterion(least="0.09 GiB/s"), criterion(most="120 MiB/s", runs=2)]
+    sheet = accepted(both, [100.0, 101.0, 90.0])
+    assert sheet.conclusion == "Not accepted: criteria not met: 1 of 2."
+    first, second = blocks_of(sheet)["Criteria"]
+    assert first[1:4] == (
+        "3 runs, at least 0.09 GiB/s",
+        "3 runs: 90.00 to 101.0, median 100.0 MiB/s",
+        "3 valid of 4 runs: s000-scratch, s001-scratch, s002-scratch and 1 more",
+    )
+    assert (first[5], second[5]) == ("not met", "met")
+    text = page.sheet(sheet)
+    assert text.count("name, date, signature") == 2
+    assert accepted([criterion()], [100.0] * 3).conclusion.startswith("Accepted")
+
+
+@pytest.mark.parametrize(
+    ("criteria", "values"),
+    [
+        ([criterion()], [100.0, 100.0]),
+        ([criterion(case="other")], [100.0] * 3),
+        ([], []),
+    ],
+)
+def test_an_acceptance_refuses_what_was_not_measured(criteria, values):
+    with pytest.raises(ValueError, match="no acceptance report"):
+        accepted(criteria, values)
