@@ -1,17 +1,15 @@
-"""What a file of references says beside the references: accepted values, published and recorded ones."""
+"""What a file of references says beside the references: which are published, and which metrics are recorded alone."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import date, datetime
 from typing import Any, Final
 
-from iogauge.core.untrusted import is_number
 from iogauge.core.yamlfile import Mistake, show
 
+#: What earlier versions of `iogauge calibrate` wrote, and nothing reads.
 ACCEPTED: Final = "$accepted"
-_ACCEPTED_FORM: Final = "[value, unit, YYYY-MM-DD], written by 'iogauge calibrate'"
 PUBLISHED: Final = "$published"
 RECORDED: Final = "$recorded"
 MARKS: Final = (PUBLISHED, RECORDED)
@@ -39,41 +37,6 @@ def mark_mistakes(
             for name in names:
                 if name not in places:
                     yield Mistake(key, f"{name!r}", ", ".join(places))
-
-
-def accepted_mistakes(accepted: object, data: Mapping[Any, Any]) -> Iterator[Mistake]:
-    """Yield mistakes in the accepted values: each belongs to a reference, and has its unit."""
-    if isinstance(accepted, dict) and accepted:
-        checks = dict(data)
-        checks.pop("$sources", None)
-        yield from _accepted_under(ACCEPTED, accepted, checks)
-    else:
-        yield Mistake(ACCEPTED, show(accepted), "a mapping from check to values")
-
-
-def _accepted_under(key: str, value: object, reference: object) -> Iterator[Mistake]:
-    if isinstance(value, dict) and value and isinstance(reference, dict):
-        for name, inner in value.items():
-            part = None if name == "$index" else reference.get(name)
-            yield from _accepted_under(f"{key}.{name}", inner, part)
-        return
-    if not isinstance(reference, list):
-        yield Mistake(key, show(value), "the keys of a reference in this file")
-        return
-    if (
-        not isinstance(value, list)
-        or len(value) != 3
-        or not (is_number(value[0]) and value[0] > 0)
-        or not (isinstance(value[2], date) and not isinstance(value[2], datetime))
-    ):
-        yield Mistake(key, show(value), _ACCEPTED_FORM)
-        return
-    leaf = reference[-1] if reference[:1] == ["$xfail"] else reference
-    unit = leaf[-1] if isinstance(leaf, list) and leaf else None
-    if value[1] != unit:
-        found = f"{show(value[1])}, and {unit!r} in the reference"
-        allowed = "one unit in both. 'iogauge calibrate' wrote this one: correct the reference"
-        yield Mistake(f"{key} (unit)", found, allowed)
 
 
 def recorded(data: Mapping[str, Any], check: str) -> frozenset[str]:

@@ -7,9 +7,7 @@ runs. The form (``$index``, ``$xfail``) is ReFrame's own; a key must fit the who
 An expected failure ends: its reason says ``until YYYY-MM-DD``, the last day (UTC) on which it is
 expected.
 
-The file has four keys beside ReFrame's. ``$sources`` maps every check to the source of its values.
-``$accepted`` keeps the first accepted values under the keys of the reference, as ``[value, unit,
-day]``. References move with the system, these do not (see :mod:`iogauge_extras.history.proposal`). ``$published``
+The file has three keys beside ReFrame's. ``$sources`` maps every check to the source of its values. ``$published``
 maps a check to the partitions whose references a document prints: their cases have the tag
 ``published-figure``. ``$recorded`` maps a check to metrics without a figure in the document. Such a
 metric is recorded, and does not keep its case from a PASS by the others.
@@ -362,16 +360,12 @@ def find_mistakes(data: object) -> Iterator[Mistake]:
     for name, entry in data.items():
         if not isinstance(name, str):
             yield Mistake(show(name), "this key", "the name of a check")
-        elif name == reference_notes.ACCEPTED:
-            yield from reference_notes.accepted_mistakes(entry, data)
         elif name in reference_notes.MARKS:
             yield from reference_notes.mark_mistakes(name, entry, data)
         elif not name.startswith("$"):
             yield from _check_mistakes(name, entry, sources.get(name))
-        elif name != SOURCES:
-            allowed = ", ".join(
-                [SOURCES, reference_notes.ACCEPTED, *reference_notes.MARKS]
-            )
+        elif name not in (SOURCES, reference_notes.ACCEPTED):
+            allowed = ", ".join([SOURCES, *reference_notes.MARKS])
             yield Mistake(name, "this key", f"{allowed} and names of checks")
     for name in sources:
         if name not in data:

@@ -23,7 +23,6 @@ from iogauge.core.units import format_value, with_unit
 from iogauge.records import query
 from iogauge.site import settings
 from iogauge.site.folders import LOCAL, NAME, site_dir
-from iogauge.site.reference_notes import ACCEPTED
 from iogauge.site.references import FILE, SOURCES, XFAIL, find_mistakes
 from iogauge_extras.history import yamledit
 from iogauge_extras.history.position import FilePosition, Key, position_of
@@ -42,6 +41,8 @@ from iogauge_extras.history.statistics import REACH
 
 _SOURCE: Final = "calibrated by iogauge from records of this site"
 _NOTE: Final = "(values marked calibrated are from records of this site)"
+#: What both say.
+_CALIBRATED: Final = "calibrated"
 
 
 def _share(bound: float, value: float, better: Better) -> float | int:
@@ -58,13 +59,13 @@ def follow(
     *,
     unit: str,
     better: Better,
-    accepted: bool,
+    calibrated: bool,
     lower: str | None,
 ) -> list[Any] | None:
     """Return the new reference; None if the old one stays.
 
     The value moves to the median if that is certainly better. The bound moves only to the stricter
-    side. Once the value was ``accepted``, the bound moves only together with the value. With the
+    side, and the bound of a ``calibrated`` reference only together with the value. With the
     reason ``lower``, both move to what was measured. Raises :class:`Refused` if the median is
     certainly worse and there is no reason.
     """
@@ -88,7 +89,7 @@ def follow(
             f"would {verb} the reference from {format_value(before)} to {with_unit(value, unit)} "
             f"({value / before - 1:+.1%}): never done without --lower REASON"
         )
-    elif accepted:
+    elif calibrated:
         return None
     if not lower:
         if share is not None and share != -1:
@@ -235,46 +236,40 @@ def _settle(
     """Return the text with one candidate's reference, and the outcome; raises :class:`Refused`."""
     runs, summary, path = candidate.runs, candidate.summary, candidate.path
     data = _data(text)
-    old, first = _at(data, path), _at(data, (ACCEPTED, *path))
+    old = _at(data, path)
     if old is not None and old[0] == XFAIL:
         raise Refused(f"its failure is expected ({old[1]}): remove {XFAIL} first")
     if old is not None and old[3] != runs.unit:
         raise Refused(
             f"its reference is in {old[3]!r}, the records are in {runs.unit!r}"
         )
-    since = ""
-    if first is not None:
-        share = summary.median / float(first[0]) - 1
-        since = f" ({share:+.1%} of what was accepted on {first[2]}: {format_value(float(first[0]))})"
+    new = follow(
+        summary,
+        old,
+        unit=runs.unit,
+        better=runs.better,
+        calibrated=_CALIBRATED in data.get(SOURCES, {}).get(path[0], ""),
+        lower=lower,
+    )
     figures = (
         f"median {with_unit(summary.median, runs.unit)} of {summary.runs} runs{runs.left_out}, spread "
-        f"{summary.spread:.1%}{since}"
+        f"{summary.spread:.1%}"
     )
-    try:
-        new = follow(
-            summary,
-            old,
-            unit=runs.unit,
-            better=runs.better,
-            accepted=first is not None,
-            lower=lower,
-        )
-    except Refused as error:
-        raise Refused(f"{error}{since}") from error
     if new is None:
         return text, MetricOutcome(name=runs.name, state="holds", text=figures)
-    accepted = first or [(old or new)[0], runs.unit, today]
     remark = (
         f"calibrated {today}, {summary.runs} runs {runs.times[0]:%Y-%m-%d} to {runs.times[-1]:%Y-%m-%d}, spread "
-        f"{summary.spread:.1%}, series {runs.series[-1]}, accepted {accepted[0]} on {accepted[2]}"
+        f"{summary.spread:.1%}, series {runs.series[-1]}"
     )
-    if lower and old:
-        remark += f", softened because {' '.join(lower.split())}"
-    after = _apply(text, data, candidate, new, accepted, remark)
-    message = f"{'changed' if old else 'new'}; {figures}"
+    message = f"new; {figures}"
+    if old:
+        message = f"changed; {figures}"
+        if lower:
+            remark += f", softened because {' '.join(lower.split())}"
     if candidate.position.wide:
         wide = ", ".join(map(repr, candidate.position.wide))
         message += f"; the entry {wide} holds for other cases too"
+    after = _apply(text, data, candidate, new, remark)
     return after, MetricOutcome(name=runs.name, state="proposed", text=message)
 
 
@@ -283,7 +278,6 @@ def _apply(
     data: Mapping[str, Any],
     candidate: _Candidate,
     new: list[Any],
-    accepted: Sequence[Any],
     remark: str,
 ) -> str:
     """Return the file's text with one reference set, together with its source and remarks."""
@@ -293,12 +287,9 @@ def _apply(
         text = yamledit.put(text, (SOURCES, check), _SOURCE)
         if position.index:
             text = yamledit.put(text, (check, "$index"), list(position.index))
-    elif data[SOURCES][check] != _SOURCE and _NOTE not in data[SOURCES][check]:
+    elif _CALIBRATED not in data[SOURCES][check]:
         text = yamledit.put(text, (SOURCES, check), f"{data[SOURCES][check]} {_NOTE}")
-    text = yamledit.put(text, path, new, f"{name}: {remark}", f"{name}: calibrated")
-    if _at(data, (ACCEPTED, *path)) is None:
-        text = yamledit.put(text, (ACCEPTED, *path), list(accepted))
-    return text
+    return yamledit.put(text, path, new, f"{name}: {remark}", f"{name}: calibrated")
 
 
 def site_limits(folder: Path) -> Callable[[str, str], float]:
