@@ -2,7 +2,6 @@
 
 import math
 import random
-import re
 from contextlib import closing
 from datetime import date, datetime, timedelta, timezone
 from statistics import NormalDist
