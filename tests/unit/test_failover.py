@@ -5,7 +5,6 @@ import math
 import os
 import resource
 import signal
-import socket
 import subprocess
 import sys
 
@@ -16,15 +15,13 @@ from iogauge.core.measurement import ToolOutputError
 from iogauge.evidence.collect import stage_folder
 from iogauge.report.endings import SessionRecords
 from iogauge_extras.loads import client_stream
+from iogauge_extras.loads.blocks import BLOCK_BYTES, block, state_of
 from iogauge_extras.loads.client_stream import (
     BATCH,
-    BLOCK_BYTES,
     CHECKED,
     WRITTEN,
     StreamPlan,
     Written,
-    block,
-    state_of,
 )
 from iogauge_extras.loads.failover_check import parse_check, parse_stream
 from iogauge_extras.page import news, page
@@ -46,7 +43,6 @@ def report(host="n1", steps=STEPS, **change):
         "bytes": 20 * MIB,
         "steps": [step * MIB for step in steps],
         "gap": [5.0, 5.5],
-        "pending": [],
         "errors": [],
         "marks": [5.0, 10.0, 0],
     }
@@ -68,7 +64,8 @@ def test_figures_of_a_failure():
             "recovery_s": 8.0,
             "succeeded": 1.0,
             "before_bw": 100.0,
-            "meanwhile_bw": 1e-4,
+            "meanwhile_bw": 1e-6,
+            "rebuild_bw": pytest.approx(66 + 2 / 3, 0.2),
             "after_bw": 98.0,
         }
     )
@@ -100,7 +97,8 @@ def test_the_longest_of_all_clients_counts():
     found, output = values_of(report() | quick | slow, 3)
     assert (found["outage_s"], found["outage_median_s"]) == (7.0, 5.5)
     assert found["before_bw"] == pytest.approx(300)
-    assert found["succeeded"] == pytest.approx(120 / 122)
+    calls = 3 * (sum(STEPS) + 20)
+    assert found["succeeded"] == pytest.approx(calls / (calls + 2))
     assert output.notes["succeeded"] == "2 error(s) seen by programs; n2: EIO"
     assert output.notes["outage_s"].startswith("on n3, after 5.5 s")
 
@@ -108,7 +106,7 @@ def test_the_longest_of_all_clients_counts():
 def test_without_a_command_the_outage_is_the_failure():
     found, _ = values_of(report(marks=None, gap=[5.0, 5.0]))
     assert found["recovery_s"] == 8.0
-    assert found["meanwhile_bw"] == pytest.approx(1e-4)
+    assert found["meanwhile_bw"] == pytest.approx(1e-6)
 
 
 def test_what_does_not_come_back_is_open():
@@ -197,8 +195,8 @@ def test_a_stream_and_its_check(stream):
     written, target, check = stream
     # The second part was begun when the failure did.
     assert all(written.acknowledged[::8][:2]) and not any(written.acknowledged[16:])
-    assert written.bytes == sum(written.acknowledged) * BLOCK_BYTES
-    assert written.marks[2] == 0 and written.pending == ()
+    assert written.bytes == sum(written.steps) >= 12 * BLOCK_BYTES
+    assert written.marks[2] == 0
     output = parse_check(check(), 1)
     assert output.phases[0].rates["intact"].value == 1
     assert output.parameters["shift"] == 0
@@ -214,9 +212,11 @@ def test_a_stream_and_its_check(stream):
 
 
 def test_a_block_of_which_write_took_a_part_is_not_acknowledged(tmp_path):
-    """The last block of a batch: no later write meets the limit."""
+    """The last block of a batch: no later write meets the limit. What was there before may be torn now, and is not checked."""
     plan = StreamPlan(seconds=2.0, after=1.0, blocks=8, files=80, command="")
     client = client_stream._Client(str(tmp_path), plan)
+    client.write()
+    client.next = 0
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (BATCH * BLOCK_BYTES - 4096, before[1]))
     try:
@@ -224,7 +224,7 @@ def test_a_block_of_which_write_took_a_part_is_not_acknowledged(tmp_path):
             client.write()
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
-    assert not any(client.acknowledged) and 3 in client.pending
+    assert not any(client.acknowledged)
 
 
 def test_a_command_that_outlives_the_streams_is_an_error(tmp_path, monkeypatch):
@@ -247,36 +247,3 @@ def test_a_command_brings_back_what_it_took_although_the_job_is_ended(tmp_path):
     job.wait()
     assert not back.exists()
     wait_for(back.exists, 20, "the end of the command")
-
-
-@pytest.mark.parametrize(
-    ("pending", "wrong"), [((4, 5, 6, 7), ()), ((), ("block 4 is damaged",))]
-)
-def test_a_block_that_was_being_overwritten_when_the_storage_failed_may_be_torn(
-    pending, wrong, tmp_path, monkeypatch
-):
-    """Twelve blocks were acknowledged in a part of eight: the next overwrites block 4."""
-    monkeypatch.chdir(tmp_path)
-    host = socket.gethostname()
-    blocks = [block("t", number, int(number < 4)) for number in range(8)]
-    half = BLOCK_BYTES // 2
-    blocks[4] = block("t", 4, 1)[:half] + blocks[4][half:]
-    (tmp_path / f"{host}.data").write_bytes(b"".join(blocks))
-    report = Written(
-        words=(),
-        host=host,
-        owner="t",
-        seconds=2.0,
-        acknowledged=(2,) * 4 + (1,) * 4,
-        created=0,
-        bytes=12 * BLOCK_BYTES,
-        steps=(),
-        gap=(0.0, 1.0),
-        errors=(),
-        pending=pending,
-        marks=None,
-    )
-    client_stream._keep(WRITTEN, report)
-    client_stream.check(".")
-    (found,) = stage_folder(tmp_path / CHECKED).values()
-    assert json.loads(found)["wrong"] == list(wrong)

@@ -1,5 +1,6 @@
 """Special loads: across a failure, for hours, reads beside writes, random reads over clients and servers.
 
+- blocks: blocks whose content says whose they are, and what a block is that was read
 - client_stream: what a client writes, creates and checks while a part of the storage fails
 - failover_check: a scenario: I/O across a failure
 - endurance_check: a scenario: bandwidth over hours

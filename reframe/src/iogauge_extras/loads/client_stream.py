@@ -1,31 +1,28 @@
 """What a client does in Failover: it writes and creates until its time is over, and later checks what another one acknowledged.
 
-A block is acknowledged when an fsync after it has succeeded, a file when one of its directory has. A block has a line with the
-client's token and host, its number and its generation, and then bytes that follow from these: so a lost block, an old one, a
-foreign and a damaged one are told apart. A client writes its file part by part. It goes through a part again and again, until
-the failure begins or a batch fails or stalls: then that part stays as it was acknowledged, and it goes on in the next one.
+A block is acknowledged when an fsync after it has succeeded, a file when one of its directory has. A client writes its file part
+by part. It goes through a part again and again, until the failure begins or a batch fails or stalls: then that part stays as it
+was acknowledged, and it goes on in the next one.
 """
 
 from __future__ import annotations
 
-import functools
 import json
 import os
-import random
 import socket
 import subprocess
 import threading
 import time
 import uuid
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from iogauge.core import untrusted
 from iogauge.core.paths import expand
+from iogauge_extras.loads.blocks import BLOCK_BYTES, block, state_of
 
-BLOCK_BYTES: Final = 1 << 20
 #: Blocks, and files, between two calls of fsync.
 BATCH: Final = 4
 #: Parts of a client's file.
@@ -34,7 +31,6 @@ PARTS: Final = 4
 STEP_S: Final = 0.5
 STALLED_S: Final = 2.0
 _PAUSE_S: Final = 0.1
-_HEAD_BYTES: Final = 128
 #: Status of a command that has not ended; no program has it.
 UNENDED: Final = 256
 #: The one client that makes this file in the stage directory starts the site's command.
@@ -68,10 +64,8 @@ class Written(untrusted.Plain):
     owner: str
     #: How long it took.
     seconds: float
-    #: How often each block was acknowledged.
+    #: The generation of each block that was acknowledged last; 0: none, or it was being overwritten at the end.
     acknowledged: tuple[int, ...]
-    #: Blocks that were being overwritten at the end: nobody promises what is in them then.
-    pending: tuple[int, ...]
     #: Files that were acknowledged.
     created: int
     #: Bytes that write(2) took.
@@ -100,66 +94,6 @@ class Checked(untrusted.Plain):
     wrong: tuple[str, ...]
 
 
-@functools.cache
-def _filler(owner: str) -> bytes:
-    return random.Random(owner).randbytes(BLOCK_BYTES)
-
-
-def block(owner: str, number: int, generation: int) -> bytes:
-    """Return the content of a block."""
-    head = f"{owner} {number} {generation}".encode().ljust(_HEAD_BYTES)
-    # Another part of the same bytes for each block and generation: no page is like that of another.
-    at = (number * 4099 + generation * 65537) % BLOCK_BYTES
-    filler = _filler(owner)
-    return (head + filler[at:] + filler[:at])[:BLOCK_BYTES]
-
-
-def state_of(found: bytes, owner: str, number: int, due: int) -> str:
-    """Return what a block is of which generation ``due`` was acknowledged: right, lost, old, foreign or damaged."""
-    if not found.strip(b"\0"):
-        return "lost"
-    head = found[:_HEAD_BYTES].decode("ascii", "replace")
-    whose, _, generation = head.rstrip().rpartition(" ")
-    if not generation.isdecimal():
-        return "damaged"
-    if whose != f"{owner} {number}":
-        return "foreign"
-    if found != block(owner, number, int(generation)):
-        return "damaged"
-    # A write that was never acknowledged may have arrived.
-    return "old" if int(generation) < due else "right"
-
-
-@dataclass(slots=True)
-class _Progress:
-    """When something was acknowledged, in seconds of the monotonic clock, and what failed."""
-
-    began: float
-    last: float
-    gap: tuple[float, float] = (0.0, 0.0)
-    errors: list[str] = field(default_factory=list)
-
-    def tick(self) -> float:
-        """Note that something was acknowledged; return the seconds since the last time."""
-        now = time.monotonic()
-        length = now - self.last
-        if length > self.gap[1]:
-            self.gap = (self.last - self.began, length)
-        self.last = now
-        return length
-
-    def run(self, end: float, batch: Callable[[], None]) -> None:
-        """Do batches until the end."""
-        while time.monotonic() < end:
-            try:
-                batch()
-            except OSError as error:
-                self.errors.append(str(error)[:200])
-                time.sleep(_PAUSE_S)
-        # What has not come back is without an acknowledgement until now.
-        self.tick()
-
-
 class _Client:
     """A client of the target, with a file and a directory of its own."""
 
@@ -169,28 +103,55 @@ class _Client:
         self.host = socket.gethostname()
         self.owner = f"{uuid.uuid4().hex} {self.host}"
         self.began = time.monotonic()
-        self.data = _Progress(self.began, self.began)
-        self.names = _Progress(self.began, self.began)
         self.steps = [0] * (int(plan.seconds / STEP_S) + 1)
         self.acknowledged = [0] * (PARTS * plan.blocks)
-        #: The part of the file that it goes through, the block of it that is next, and the blocks that are being written.
-        self.part = self.next = 0
-        self.pending = range(0)
+        #: The part of the file that it goes through, the block of it that is next, and the generation.
+        self.part = self.next = self.generation = 0
         self.created = self.bytes = 0
         self.failing = False
+        #: Length and begin of the times without an acknowledgement; when the last block had one.
+        self.gaps: list[tuple[float, float]] = []
+        self.last = 0.0
+        self.errors: list[str] = []
         self.marks: tuple[float, float, int] | None = None
         self.file = Path(place, f"{self.host}.data")
         self.directory = Path(place, self.host)
         self.directory.mkdir()
 
+    def now(self) -> float:
+        """Return the seconds since it began."""
+        return time.monotonic() - self.began
+
+    def run(self, batch: Callable[[], None], pause_s: float) -> None:
+        """Do batches, with a pause after each, until its time is over; note how long each takes until it succeeds."""
+        while self.now() < self.plan.seconds:
+            started = self.now()
+            done = False
+            while not done and self.now() < self.plan.seconds:
+                try:
+                    batch()
+                    done = True
+                except OSError as error:
+                    self.errors.append(str(error)[:200])
+                    self.failing = True
+                    time.sleep(_PAUSE_S)
+            self.gaps.append((self.now() - started, started))
+            time.sleep(pause_s)
+
     def write(self) -> None:
         """Write a batch of blocks, and sync; raises OSError."""
+        if self.failing and self.part < PARTS - 1:
+            self.part += 1
+            self.next = 0
+            self.failing = False
         first = self.part * self.plan.blocks + self.next
-        self.pending = range(first, first + BATCH)
+        numbers = range(first, first + BATCH)
+        self.generation += 1
         fd = os.open(self.file, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW, 0o600)
         try:
-            for number in self.pending:
-                content = block(self.owner, number, self.acknowledged[number])
+            for number in numbers:
+                self.acknowledged[number] = 0
+                content = block(self.owner, number, self.generation)
                 taken = os.pwrite(fd, content, number * BLOCK_BYTES)
                 self.bytes += taken
                 if taken < BLOCK_BYTES:
@@ -198,17 +159,14 @@ class _Client:
             os.fsync(fd)
         finally:
             os.close(fd)
-        for number in self.pending:
-            self.acknowledged[number] += 1
-        self.pending = range(0)
+        for number in numbers:
+            self.acknowledged[number] = self.generation
         self.next = (self.next + BATCH) % self.plan.blocks
-        stalled = self.data.tick() > STALLED_S or self.failing
-        step = int((self.data.last - self.began) / STEP_S)
-        self.steps[min(step, len(self.steps) - 1)] += BATCH * BLOCK_BYTES
-        if stalled and self.part < PARTS - 1:
-            self.part += 1
-            self.next = 0
-            self.failing = False
+        now = self.now()
+        self.failing |= now - self.last > STALLED_S
+        self.last = now
+        step = min(int(now / STEP_S), len(self.steps) - 1)
+        self.steps[step] += BATCH * BLOCK_BYTES
 
     def create(self) -> None:
         """Create a batch of files, and sync; raises OSError."""
@@ -221,10 +179,6 @@ class _Client:
         finally:
             os.close(fd)
         self.created += BATCH
-        self.names.tick()
-        # So many files that the last one is made at the end.
-        time.sleep(max(_PAUSE_S, self.plan.seconds * BATCH / self.plan.files))
-        self.names.last = time.monotonic()
 
     def fail(self) -> None:
         """Run the site's command when its time has come, or ask somebody to do it; on one client alone."""
@@ -237,7 +191,7 @@ class _Client:
         if not self.plan.command:
             print("failover: pull it now, and bring it back", flush=True)
             return
-        began = time.monotonic() - self.began
+        began = self.now()
         self.marks = (began, self.plan.seconds, UNENDED)
         # Whoever ends the job ends its process group. The command goes on: it brings back what it took away.
         done = subprocess.run(
@@ -247,8 +201,7 @@ class _Client:
             check=False,
             start_new_session=True,
         )
-        ended = time.monotonic() - self.began
-        self.marks = (began, ended, done.returncode)
+        self.marks = (began, self.now(), done.returncode)
 
 
 def _keep(folder: str, report: Written | Checked) -> None:
@@ -258,38 +211,38 @@ def _keep(folder: str, report: Written | Checked) -> None:
     Path(folder, f"{report.host}.json").write_text(text, encoding="utf-8")
 
 
-def write(place: str, plan_file: str) -> None:
-    """Write, create and fail; keep the report."""
+def _write(words: list[str]) -> Written:
+    """Write, create and fail."""
+    _, place, plan_file = words
     plan = StreamPlan.from_json(untrusted.read_json(plan_file))
     client = _Client(expand(place), plan)
-    end = client.began + plan.seconds
-    failing = threading.Thread(target=client.fail, daemon=True)
-    creating = threading.Thread(target=client.names.run, args=(end, client.create))
-    failing.start()
+    # So many files that the last one is made at the end.
+    pause_s = max(_PAUSE_S, plan.seconds * BATCH / plan.files)
+    threading.Thread(target=client.fail, daemon=True).start()
+    creating = threading.Thread(target=client.run, args=(client.create, pause_s))
     creating.start()
-    client.data.run(end, client.write)
+    client.run(client.write, 0.0)
     creating.join()
-    report = Written(
-        words=("failover", "write", place, plan_file),
+    length, begin = max(client.gaps)
+    return Written(
+        words=("failover", *words),
         host=client.host,
         owner=client.owner,
-        seconds=time.monotonic() - client.began,
+        seconds=client.now(),
         acknowledged=tuple(client.acknowledged),
-        pending=tuple(client.pending),
         created=client.created,
         bytes=client.bytes,
         steps=tuple(client.steps),
-        gap=max(client.data.gap, client.names.gap, key=lambda gap: gap[1]),
-        errors=(*client.data.errors, *client.names.errors),
+        gap=(begin, length),
+        errors=tuple(client.errors),
         marks=client.marks,
     )
-    _keep(WRITTEN, report)
 
 
-def check(place: str) -> None:
-    """Read what the next client acknowledged; keep what was found."""
+def _check(words: list[str]) -> Checked:
+    """Read what the next client acknowledged."""
     began, host = time.monotonic(), socket.gethostname()
-    directory = Path(expand(place))
+    directory = Path(expand(words[1]))
     reports: list[Written] = []
     for file in sorted(Path(WRITTEN).iterdir()):
         reports.append(Written.from_json(untrusted.read_json(file)))
@@ -298,20 +251,18 @@ def check(place: str) -> None:
     wrong: list[str] = []
     blocks = 0
     with open(directory / f"{other.host}.data", "rb") as data:
-        for number, times in enumerate(other.acknowledged):
-            if not times:
-                continue
-            blocks += 1
-            data.seek(number * BLOCK_BYTES)
-            state = state_of(data.read(BLOCK_BYTES), other.owner, number, times - 1)
-            torn = state == "damaged" and number in other.pending
-            if state != "right" and not torn:
-                wrong.append(f"block {number} is {state}")
+        for number, due in enumerate(other.acknowledged):
+            if due:
+                blocks += 1
+                data.seek(number * BLOCK_BYTES)
+                state = state_of(data.read(BLOCK_BYTES), other.owner, number, due)
+                if state != "right":
+                    wrong.append(f"block {number} is {state}")
     for number in range(other.created):
         if not (directory / other.host / str(number)).exists():
             wrong.append(f"file {number} is lost")
-    report = Checked(
-        words=("failover", "check", place),
+    return Checked(
+        words=("failover", *words),
         host=host,
         of=other.host,
         seconds=time.monotonic() - began,
@@ -319,16 +270,15 @@ def check(place: str) -> None:
         files=other.created,
         wrong=tuple(wrong),
     )
-    _keep(CHECKED, report)
 
 
 def command(words: list[str]) -> int | None:
     """``failover write DIR PLAN`` or ``failover check DIR``; return None for other words."""
     match words:
-        case ["write", directory, plan_file]:
-            write(directory, plan_file)
-            return 0
-        case ["check", directory]:
-            check(directory)
-            return 0
-    return None
+        case ["write", _, _]:
+            _keep(WRITTEN, _write(words))
+        case ["check", _]:
+            _keep(CHECKED, _check(words))
+        case _:
+            return None
+    return 0

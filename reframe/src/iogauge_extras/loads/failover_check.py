@@ -22,9 +22,9 @@ from iogauge.core.measurement import (
     Unsettled,
 )
 from iogauge.plan.case import AGENT, DIR, Access, CasePlan, PhasePlan
+from iogauge_extras.loads.blocks import BLOCK_BYTES
 from iogauge_extras.loads.client_stream import (
     BATCH,
-    BLOCK_BYTES,
     CHECKED,
     PARTS,
     STALLED_S,
@@ -41,23 +41,23 @@ _PLAN: Final = "stream.json"
 #: Share of the old bandwidth at which the target counts as recovered, and the seconds for which it must hold.
 _RECOVERED: Final = 0.95
 _HOLDS_S: Final = 5.0
-#: A measurement is positive: nothing counts as a millionth of what was expected.
+#: A measurement is positive: so little stands for nothing.
 _NOTHING: Final = 1e-6
-#: Files that a client makes in a second at most.
-_FILES_S: Final = 40
 
-_BEFORE: Final = Metric("before_bw", "MiB/s")
-_OUTAGE: Final = Metric("outage_s", "s", "less", tail=True)
 _METRICS: Final = (
-    _OUTAGE,
+    Metric("outage_s", "s", "less", tail=True),
     Metric("outage_median_s", "s", "less"),
     Metric("recovery_s", "s", "less", tail=True),
     Metric("succeeded", "1"),
-    _BEFORE,
+    Metric("before_bw", "MiB/s"),
     Metric("meanwhile_bw", "MiB/s"),
+    Metric("rebuild_bw", "MiB/s"),
     Metric("after_bw", "MiB/s"),
 )
 _INTACT: Final = Metric("intact", "1")
+
+#: Files that a client makes in a second at most.
+_FILES_S: Final = 40
 
 _Report = TypeVar("_Report", Written, Checked)
 
@@ -96,9 +96,9 @@ def _output(
 
 
 def _mean(rates: Sequence[float], begin_s: float, end_s: float) -> float:
-    """Return the mean of the steps that begin between two times, 0 if there is none."""
+    """Return the mean of the steps that begin between two times; without any, nothing counts as a millionth."""
     steps = rates[round(begin_s / STEP_S) : round(end_s / STEP_S)]
-    return statistics.fmean(steps or [0.0])
+    return max(_NOTHING, statistics.fmean(steps or [0.0]))
 
 
 def _failure(reports: Sequence[Written]) -> tuple[float, float]:
@@ -134,7 +134,7 @@ def parse_stream(texts: Mapping[str, str], clients: int) -> ToolOutput:
     Its rates are the metrics. ``outage_s`` is the longest time without an acknowledgement on any client,
     ``outage_median_s`` the median of all clients. ``recovery_s`` is the time from the failure until the bandwidth is 95 %
     of that before for five seconds. ``succeeded`` is the share of calls without an error. The bandwidths are those of all
-    clients together: until the failure, until it is mended, and after the recovery.
+    clients together: until the failure, until it is mended, until the recovery, and after it.
     """
     reports = _reports(texts, Written, clients)
     rates: list[float] = []
@@ -142,36 +142,41 @@ def parse_stream(texts: Mapping[str, str], clients: int) -> ToolOutput:
         rates.append(sum(step) / STEP_S / 2**20)
     seconds = len(rates) * STEP_S
     failed_s, mended_s = _failure(reports)
-    worst = max(reports, key=lambda report: report.gap[1])
+    gaps = [report.gap[1] for report in reports]
+    worst = reports[gaps.index(max(gaps))]
     stalled_s, outage_s = worst.gap
-    calls, errors = 0, list[str]()
-    for report in reports:
-        calls += sum(report.acknowledged) + report.created
-        errors += [f"{report.host}: {error}" for error in report.errors]
     before = _mean(rates, 1.0, failed_s)
     recovered_s = max(mended_s, stalled_s + outage_s)
-    marks = {"fails": failed_s, "mended": mended_s}
+    marks = {"fails": failed_s, "mended": mended_s, "as before": recovered_s}
     unsettled = {}
     while _mean(rates, recovered_s, recovered_s + _HOLDS_S) < _RECOVERED * before:
         recovered_s += STEP_S
+        marks["as before"] = recovered_s
         if recovered_s + _HOLDS_S > seconds:
             why = f"not {_RECOVERED:.0%} of {before:.0f} MiB/s again within {seconds - failed_s:.0f} s: raise limits.phase_seconds"
             unsettled["recovery_s"] = Unsettled(math.inf, why)
+            del marks["as before"]
             break
-    else:
-        marks["as before"] = recovered_s
-    values = {
-        "outage_s": outage_s,
-        "outage_median_s": statistics.median(report.gap[1] for report in reports),
-        "recovery_s": max(STEP_S, recovered_s - failed_s),
-        "succeeded": calls / (calls + len(errors)),
-        "before_bw": before,
-        "meanwhile_bw": max(before * _NOTHING, _mean(rates, failed_s, mended_s)),
-        "after_bw": max(before * _NOTHING, _mean(rates, recovered_s, seconds)),
-    }
+    calls, errors = 0, list[str]()
+    for report in reports:
+        calls += sum(report.steps) // BLOCK_BYTES + report.created
+        errors += [f"{report.host}: {error}" for error in report.errors]
+    values = (
+        outage_s,
+        statistics.median(gaps),
+        max(STEP_S, recovered_s - failed_s),
+        calls / (calls + len(errors)),
+        before,
+        _mean(rates, failed_s, mended_s),
+        _mean(rates, mended_s, max(recovered_s, mended_s + _HOLDS_S)),
+        _mean(rates, recovered_s, seconds),
+    )
+    quantities = {}
+    for metric, value in zip(_METRICS, values, strict=True):
+        quantities[metric.name] = Quantity(value, metric.unit)
     phase = Phase(
         "write",
-        {each.name: Quantity(values[each.name], each.unit) for each in _METRICS},
+        quantities,
         max(report.seconds for report in reports),
         bytes_moved=sum(report.bytes for report in reports),
     )
@@ -190,10 +195,10 @@ def parse_check(texts: Mapping[str, str], clients: int) -> ToolOutput:
     """Return what the clients found of each other's data as one phase; wrong data are warnings. Raises ToolOutputError."""
     reports = _reports(texts, Checked, clients)
     blocks = sum(report.blocks for report in reports)
-    every, wrong, warnings = blocks, 0, []
+    every = blocks + sum(report.files for report in reports)
+    wrong = sum(len(report.wrong) for report in reports)
+    warnings = []
     for report in reports:
-        every += report.files
-        wrong += len(report.wrong)
         if report.wrong:
             warnings.append(
                 f"{len(report.wrong)} of {report.blocks} blocks and {report.files} files that {report.of} had acknowledged "
@@ -241,29 +246,31 @@ class FailoverCheck(StorageCheck):
         for output in self.outputs_of("write"):
             rates: Any = output.parameters["bandwidths"]
             marks: Any = output.parameters["marks"]
-            if metric == _BEFORE:
+            if metric.name == "before_bw":
                 found.append({f"{n * STEP_S:g}": rate for n, rate in enumerate(rates)})
-            elif metric == _OUTAGE:
+            elif metric.name == "outage_s":
                 found.append(marks)
         return found
 
     def plan(self) -> CasePlan:
         """Write for the time of the limits; raises ValueError if it leaves no room around the failure."""
-        failover, limits = self.site.failover, self.site.limits
+        failover, limits, clients = self.site.failover, self.site.limits, self.nodes
         assert failover  # a partition without it has no case
-        seconds, clients = limits.phase_seconds, self.nodes
-        blocks = limits.case_bytes // BLOCK_BYTES // clients // PARTS // BATCH * BATCH
-        files = min(int(_FILES_S * seconds), limits.case_files // clients - 2)
+        seconds = limits.phase_seconds
+        batches = limits.case_bytes // BLOCK_BYTES // clients // PARTS // BATCH
+        # Beside them a client has a file of data, a directory, and a batch that is late.
+        more = BATCH + 2
+        files = min(int(_FILES_S * seconds), limits.case_files // clients - more)
         least_s = failover.after + 2 * _HOLDS_S
-        if seconds < least_s or min(blocks, files) < BATCH:
+        if seconds < least_s or min(batches, files) < 1:
             raise ValueError(
                 f"expected limits.phase_seconds of {least_s:g} s or more, and for each of {clients} client(s) "
-                f"{PARTS * BATCH} MiB of case_bytes and {BATCH + 2} of case_files; set cases.{type(self).__name__}"
+                f"{PARTS * BATCH} MiB of case_bytes and {more + 1} of case_files; set cases.{type(self).__name__}"
             )
         stream = StreamPlan(
             seconds=seconds,
             after=failover.after,
-            blocks=blocks,
+            blocks=batches * BATCH,
             files=files,
             command=failover.command,
         )
@@ -280,24 +287,18 @@ class FailoverCheck(StorageCheck):
         access = Access(direction="read", evict=True)
         if clients > 1:
             access = Access(direction="read", task_offset=1)
-        check = PhasePlan(
+        check = replace(
+            write,
             name="check",
             command=[AGENT, "failover", "check", DIR],
-            launch="tasks",
             parse=lambda printed: parse_check(printed.files, clients),
             folder=CHECKED,
             rates={_INTACT.name: ("read", _INTACT.name)},
             access=access,
+            pauses=False,
             follows=True,
         )
-        held = blocks * PARTS * BLOCK_BYTES * clients
-        plan = self.case(
-            "failover", [write, check], held, (files + BATCH + 2) * clients
-        )
-        return replace(
-            plan,
-            inputs={_PLAN: json.dumps(stream.to_json())},
-            checks_all=True,
-            warm_up=False,
-            repetitions=1,
-        )
+        held = stream.blocks * PARTS * BLOCK_BYTES * clients
+        plan = self.case("failover", [write, check], held, (files + more) * clients)
+        inputs = {_PLAN: json.dumps(stream.to_json())}
+        return replace(plan, inputs=inputs, checks_all=True, warm_up=False)
