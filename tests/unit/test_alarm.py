@@ -232,8 +232,6 @@ def test_all_unstable_cases_of_a_target_are_one_trouble(tmp_path):
 
 
 def test_the_load_of_a_node_is_a_cause_and_repeats_are_counted(tmp_path):
-    busy = {"guard": "G15", "outcome": "warn", "metric": None, "demands": "0.1"}
-    busy |= {"saw": "load before the run 51.2 x cores"}
     runs = [
         record(
             1,
@@ -242,7 +240,7 @@ def test_the_load_of_a_node_is_a_cause_and_repeats_are_counted(tmp_path):
             case=f"IorPosix %files=shared %.repeat_no={nth}",
             parameters={"files": "shared"},
             time=f"2026-01-06T01:0{nth}:00Z",
-            findings=[busy],
+            load=51.2,
         )
         for nth, (value, verdict) in enumerate(
             [(99.0, "PASS"), (98.0, "PASS"), (60.0, "FAIL"), (61.0, "FAIL")]

@@ -69,7 +69,7 @@ def test_a_bundle_has_raw_outputs_commands_and_hashes_and_nothing_private(tmp_pa
     kept(tmp_path, [record])
     private = f"{host} {home}/x oss-node03 10.1.2.3 10.1.2.3 10.9.9.9 {host}er"
     (tmp_path / "output/0/write.1.out").write_text(private)
-    files = bundle.contents(tmp_path, [record], f"<p>{host}</p>").files
+    files = bundle.contents(tmp_path, [record], f"<p>{host}</p>")
     (raw,) = (name for name in files if name.endswith("/write.1.out"))
     assert "/home/user/x" in files[raw] and files[raw].endswith(f"{host}er")
     assert files[raw].count("address1") == 2 and "address2" in files[raw]
@@ -92,7 +92,7 @@ def unpacked(tmp_path):
     """A bundle of one case, unpacked; programs that note their words; a storage."""
     record = records.record("FAIL", nodes=1, tasks_per_node=2)
     kept(tmp_path, [record])
-    files = bundle.contents(tmp_path, [record], "").files
+    files = bundle.contents(tmp_path, [record], "")
     for name, text in files.items():
         (tmp_path / "b" / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "b" / name).write_text(text)

@@ -246,7 +246,7 @@ def test_an_undecided_case_has_the_documented_form(tmp_path):
     found = one.to_json()
     assert {key: found[key] for key in known} == known
     assert one.parameters == {"tasks": 4, "api": "posix", "fix.x": "1"}
-    assert documented() - set(found) == UNKNOWN | {"pinned", "busy"}
+    assert documented() - set(found) == UNKNOWN | {"pinned", "busy", "load"}
     assert set(found) <= documented()
     assert Record.from_json(decode(one.to_line())) == one
 

@@ -26,7 +26,7 @@ TOKEN, DOOR = "token-that-nobody-may-see", "door-that-nobody-may-see"
 
 def message(case="IorPosix", link="https://ci.invalid/1"):
     point = Run(
-        datetime(2026, 1, 5, tzinfo=timezone.utc), "s1", 60.0, Verdict.FAIL, "a", None
+        datetime(2026, 1, 5, tzinfo=timezone.utc), "s1", 60.0, Verdict.FAIL, "a"
     )
     curve = Curve(title=case, unit="MiB/s", points=[point])
     trouble = Trouble(

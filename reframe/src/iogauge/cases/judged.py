@@ -467,6 +467,7 @@ class JudgedCheck(rfm.RunOnlyRegressionTest):
             stack=self.current_environ.extras.get("installed"),
             suite=suite(),
             busy=judgement.busy or None,
+            load=judgement.load,
             commands=commands,
             metrics=tuple(self._metric_record(m) for m in judgement.metrics),
             findings=tuple(map(FindingRecord.of, judgement.findings)),

@@ -148,6 +148,8 @@ class Reference:
     xfail: str | None = None
     #: The last day (UTC) on which it is expected. In a site's file ``xfail`` always has it.
     until: date | None = None
+    #: The share of the declared ceiling that it is; None for a reference of the site's own.
+    of_ceiling: float | None = None
 
     @property
     def least(self) -> float:

@@ -52,8 +52,7 @@ def placement(case: CaseView) -> Finding:
     saw, wrong = ["cores not known"], []
     if fewest:
         saw = [f"{per_node} task(s) on {fewest} core(s)"]
-        load = max((look.load1 for look in evidence.idle), default=0.0) / fewest
-        saw.append(f"load before the run {load:.2f} x cores")
+        saw.append(f"load before the run {case.load or 0.0:.2f} x cores")
         if per_node > fewest and not wanted:
             wrong.append("lower scale.tasks_per_node")
     if evidence.bindings:

@@ -128,6 +128,14 @@ class CaseView:
         return ""
 
     @property
+    def load(self) -> float | None:
+        """Return the load of the busiest node before the run, in its cores; None if it is not known."""
+        cores = min(self.cores, default=0)
+        if not cores or not self.evidence.idle:
+            return None
+        return round(max(look.load1 for look in self.evidence.idle) / cores, 2)
+
+    @property
     def _looks(self) -> Sequence[Load]:
         """Return the looks at the nodes before the run and at its end."""
         return *self.evidence.idle, *self.evidence.changes

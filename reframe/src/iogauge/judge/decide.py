@@ -200,7 +200,8 @@ def judge(
             busy=_busy(ended, name),
         )
         if notes:
-            judged = dataclasses.replace(judged, reason=f"{judged.reason}: {notes}")
+            reason = f"{judged.reason}: {notes}"
+            judged = dataclasses.replace(judged, reason=reason, notes=notes)
         decided.append(judged)
     verdict = worst([m.verdict for m in needed(decided, recorded)])
     if verdict is Verdict.ERROR:
@@ -218,4 +219,5 @@ def judge(
         text,
         tuple(sorted(versions)),
         ended.busy,
+        ended.load,
     )

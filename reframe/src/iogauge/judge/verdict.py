@@ -86,6 +86,8 @@ class MetricVerdict:
     verdict: Verdict
     reason: str
     reference: Reference | None = None
+    #: What its outputs say about it, such as the slow parts; empty if nothing.
+    notes: str = ""
 
     @property
     def failed_as_expected(self) -> bool:
@@ -260,6 +262,8 @@ class Judgement:
     tools: tuple[str, ...] = ()
     #: Which node had more work of others than cores; empty if none had.
     busy: str = ""
+    #: Load of the busiest node before the run, in its cores; None if it is not known.
+    load: float | None = None
 
     @property
     def headline(self) -> str:

@@ -144,6 +144,7 @@ class MetricBounds:
             upper=None,
             unit=self.metric.unit,
             source=f"{share:.0%} of the ceiling {limit.limited_by} ({topology.source})",
+            of_ceiling=share,
         )
 
     def doubt(self, reference: Reference) -> Doubt | None:

@@ -119,12 +119,14 @@ class ReferenceRecord(untrusted.Form):
     unit: Any = ""
     source: Any = ""
     xfail: Any = None
+    of_ceiling: float | None = field(default=None, metadata=LEFT_OUT)
 
     @classmethod
     def of(cls, reference: Reference) -> ReferenceRecord:
         """Return the record of a reference."""
         return cls(
-            **_taken(reference, "value", "lower", "upper", "unit", "source", "xfail")
+            **_taken(reference, "value", "lower", "upper", "unit", "source", "xfail"),
+            of_ceiling=reference.of_ceiling,
         )
 
     @property
@@ -167,6 +169,7 @@ class MetricRecord(untrusted.Form):
     ceiling_from: Any = None
     reference: ReferenceRecord | None
     derived_from: Any = field(default=None, metadata=LEFT_OUT)
+    notes: str | None = field(default=None, metadata=LEFT_OUT)
 
     @classmethod
     def of(
@@ -190,6 +193,7 @@ class MetricRecord(untrusted.Form):
             cold=cold,
             probes=probes or None,
             rounds=rounds or None,
+            notes=decided.notes or None,
             ceiling=ceiling,
             ceiling_from=ceiling_from,
             reference=ReferenceRecord.of(reference) if reference else None,
@@ -254,6 +258,7 @@ class Record(untrusted.Form):
     stack: Any = None
     suite: Any = field(default=None, metadata=LEFT_OUT)
     busy: str | None = field(default=None, metadata=LEFT_OUT)
+    load: float | None = field(default=None, metadata=LEFT_OUT)
     commands: Any = ()
     metrics: tuple[MetricRecord, ...] = field()
     findings: tuple[FindingRecord, ...] = field()

@@ -62,10 +62,6 @@ def same_fault(record: Record, metric: MetricRecord) -> MetricRecord:
     return metric
 
 
-#: How the source of a reference begins for which the ceiling stands in (plan.cost).
-_CEILINGS_SHARE: Final = re.compile(r"(\d+%) of the ceiling ")
-
-
 @dataclass(frozen=True, slots=True)
 class Row:
     """One line of the table: what a record says of a metric."""
@@ -218,9 +214,8 @@ def _bound(metric: MetricRecord) -> str:
     if not reference:
         return ""
     value = format_value(reference.value)
-    share = _CEILINGS_SHARE.match(str(reference.source))
-    if share:
-        return f"{value} ({share[1]})"
+    if reference.of_ceiling:
+        return f"{value} ({reference.of_ceiling:.0%})"
     allowed = reference.lower if metric.better == "more" else reference.upper
     if allowed:
         value += f" {allowed:+.0%}"
@@ -232,7 +227,7 @@ def judged_by_ceiling(records: Iterable[Record]) -> bool:
     for record in records:
         for metric in record.metrics:
             reference = metric.reference
-            if reference and _CEILINGS_SHARE.match(str(reference.source)):
+            if reference and reference.of_ceiling:
                 return True
     return False
 

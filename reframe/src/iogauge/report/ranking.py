@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterable
 from enum import IntEnum
 from typing import Final
@@ -39,8 +38,6 @@ class Rank(IntEnum):
 #: The guard that compares what is read with what was written.
 _CONTENTS: Final = "G8"
 
-_LOAD: Final = re.compile(r"load before the run ([0-9.]+) x cores")
-
 
 def loss_of(metric: MetricRecord) -> float:
     """Return the share of its reference that a metric lacks: 0.4 for 60 of 100 MiB/s; 0 without a loss."""
@@ -50,15 +47,6 @@ def loss_of(metric: MetricRecord) -> float:
     if metric.better == "more":
         share = -share
     return max(0.0, share)
-
-
-def load_of(record: Record) -> float | None:
-    """Return the load of the busiest node before the run, in its cores; None if it is not known."""
-    for finding in record.findings:
-        found = _LOAD.search(finding.saw)
-        if found:
-            return float(found[1])
-    return None
 
 
 def dead_targets(records: Iterable[Record]) -> frozenset[str]:

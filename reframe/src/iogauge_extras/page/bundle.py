@@ -11,17 +11,17 @@ import hashlib
 import io
 import os
 import re
+import shlex
 import socket
 import tarfile
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 from iogauge.core import untrusted
+from iogauge.core.text import visible
 from iogauge.core.untrusted import texts
 from iogauge.records.record import Record
-from iogauge_extras.page import by_hand
 
 #: Larger files are left out: they are data, not text that says how a case went.
 _LARGEST: Final = 4 << 20
@@ -33,37 +33,25 @@ _ADDRESS: Final = re.compile(
     r"\b\d{1,3}(?:\.\d{1,3}){3}\b|\b(?:[0-9a-f]{2}:){5}[0-9a-f]{2}\b", re.I
 )
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Bundle:
-    """The files of a bundle by name, with stand-ins for what is private."""
-
-    files: Mapping[str, str]
-    #: Names of hosts and users that stay: a path, a partition, a file system or a command is called so too.
-    left: Sequence[str]
+#: The functions that a case's job script calls, for a machine without iogauge.
+_BY_HAND: Final = Path(__file__).with_name("by_hand.sh")
 
 
-def contents(state: Path, records: Sequence[Record], page: str) -> Bundle:
-    """Return the files of a bundle. Raises OSError."""
-    raw: dict[str, str] = {}
-    for session in dict.fromkeys(record.session for record in records):
-        raw |= _raw(state / "reports" / f"run-{session}.json", session)
-    lines = [record.to_line().decode() + "\n" for record in records]
+def contents(state: Path, records: Sequence[Record], page: str) -> dict[str, str]:
+    """Return the files of a bundle by name, with stand-ins for what is private. Raises OSError."""
     files = {
         "page.html": page,
-        "records.jsonl": "".join(lines),
-        "commands.sh": by_hand.commands(records, raw),
-        **raw,
+        "records.jsonl": "".join(r.to_line().decode() + "\n" for r in records),
+        "commands.sh": _commands(records),
     }
-    names = _private(records)
-    used = {name for name in names if name in _vocabulary(records)}
-    clean = _stand_ins({n: names[n] for n in names if n not in used})
+    for session in dict.fromkeys(record.session for record in records):
+        files |= _raw(state / "reports" / f"run-{session}.json", session)
+    clean = _stand_ins(_private(records))
     files = {clean(name): clean(text) for name, text in files.items()}
-    sums = [
-        f"{hashlib.sha256(text.encode()).hexdigest()}  {name}\n"
-        for name, text in files.items()
-    ]
-    return Bundle(files={**files, "SHA256SUMS": "".join(sums)}, left=sorted(used))
+    sums = ""
+    for name, text in files.items():
+        sums += f"{hashlib.sha256(text.encode()).hexdigest()}  {name}\n"
+    return {**files, "SHA256SUMS": sums}
 
 
 def packed(files: Mapping[str, str], name: str) -> bytes:
@@ -81,18 +69,40 @@ def packed(files: Mapping[str, str], name: str) -> bytes:
     return out.getvalue()
 
 
+def _commands(records: Sequence[Record]) -> str:
+    """Return the script of shell that runs the job scripts of the cases by hand."""
+    text = _BY_HAND.read_text(encoding="utf-8")
+    for number, record in enumerate(records, 1):
+        scale = f"{record.nodes} node(s) x {record.tasks_per_node} task(s)"
+        title = f"case {number}: {record.where} {record.case}, {scale}, {', '.join(texts(record.tools))}"
+        reason = " ".join(record.reason.split())
+        folder = _folder(
+            record.session, record.partition, record.environment, record.case
+        )
+        text += f"\n# {visible(title)}: {record.verdict.value}\n# {visible(reason)}\n"
+        text += f"case_{number}() {{ job {shlex.quote(folder)}; }}\n"
+    return text + '\nmain "$@"\n'
+
+
+def _folder(session: str, *case: str) -> str:
+    """Return the folder of a case's raw files, by its partition, its environment and its name with the repeat."""
+    parts = [re.sub(r"[^\w.=-]+", "_", text) for text in case]
+    return "/".join(["raw", session, *parts])
+
+
 def _raw(report: Path, session: str) -> dict[str, str]:
     """Return what ReFrame keeps of the cases of a session; none of those that a newer run has replaced."""
     found: dict[str, str] = {}
+    cases: list[Any] = []
     try:
-        runs: Any = untrusted.read_json(report)["runs"]
-        cases = [case for tests in runs for case in tests["testcases"]]
+        for tests in untrusted.read_json(report)["runs"]:
+            cases += tests["testcases"]
     except (OSError, ValueError, LookupError, TypeError):
         return {}
     for case in cases:
         ended = float(case.get("job_completion_time_unix") or 0)
         keys = [str(case[key]) for key in ("partition", "environ", "display_name")]
-        folder = by_hand.folder_name(session, *keys)
+        folder = _folder(session, *keys)
         for place in texts([case.get("stagedir"), case.get("outputdir")]):
             for name, text in _texts_below(Path(place), ended).items():
                 found.setdefault(f"{folder}/{name}", text)
@@ -107,7 +117,9 @@ def _texts_below(place: Path, ended: float) -> dict[str, str]:
         return {}
     found = {}
     for file in files:
-        data = file.read_bytes() if file.stat().st_size <= _LARGEST else b"\0"
+        if file.stat().st_size > _LARGEST:
+            continue
+        data = file.read_bytes()
         if b"\0" not in data:
             found[str(file.relative_to(place))] = data.decode("utf-8", "replace")
     return found
@@ -127,27 +139,14 @@ def _private(records: Sequence[Record]) -> dict[str, str]:
     return names
 
 
-def _vocabulary(records: Sequence[Record]) -> set[str]:
-    """Return the words that must stay as they are, or the commands would be others."""
-    words: set[str] = set()
-    for record in records:
-        target = record.target if isinstance(record.target, Mapping) else {}
-        known = [record.system, record.partition, record.environment]
-        known += [str(target.get("type")), str(record.fingerprint.get("mount.type"))]
-        for text in [record.target_path, *known, *texts(record.commands)]:
-            words.update(re.findall(r"[\w.-]+", text))
-    return words
-
-
 def _stand_ins(names: Mapping[str, str]) -> Callable[[str], str]:
     """Return what puts stand-ins in the place of what is private in a text; a part of a path is no host."""
-    longest_first = sorted(names, key=len, reverse=True)
     patterns = []
-    for name in longest_first:
+    for name in sorted(names, key=len, reverse=True):
+        pattern = rf"(?<![\w]){re.escape(name)}(?![A-Za-z])"
         if names[name].startswith("host"):
-            patterns.append(rf"(?<![\w])(?<!(?<!/)/){re.escape(name)}(?![A-Za-z/])")
-        else:
-            patterns.append(rf"(?<![\w]){re.escape(name)}(?![A-Za-z])")
+            pattern = rf"(?<!(?<!/)/){pattern}(?!/)"
+        patterns.append(pattern)
     private = re.compile("|".join(patterns))
     addresses: dict[str, str] = {}
 

@@ -5,8 +5,8 @@
 #   bash commands.sh DIRECTORY CASE...    run cases, by number, on the storage that holds DIRECTORY
 #
 # A case writes its data into a new directory below DIRECTORY, and removes it in the end. What the tools print goes
-# into a new directory results.XXXXXX where you stand. A launcher is a function "tasks": change it to your nodes.
-set -euo pipefail
+# into a new directory results.XXXXXX where you stand. LAUNCHER='mpirun -np 8' starts the tasks of all cases so.
+set -eo pipefail
 
 here=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd)
 start=$PWD
@@ -16,49 +16,79 @@ refuse() {
     exit 2
 }
 
-needs() {
-    local program
-    for program in "$@"; do
-        command -v "$program" >/dev/null || refuse "this case needs $program, and PATH has none"
-    done
-}
-
-# What a fio client needs: a server on each node.
-servers() {
-    [ -s "$here/servers" ] ||
-        refuse "start 'fio --server' on $1 nodes, and write their addresses into $here/servers, one a line"
-}
-
-# Make a new directory for the data, and one for the results with files of a raw folder that the tools read.
-begin() {
-    local file raw=$here/$1
-    shift
-    IOG_REP=0 IOG_TOKEN=by-hand
+# Run the job script in a raw folder with the functions below: its tools are run, what observes them is left out.
+job() {
+    local script=$here/$1/rfm_job.sh ours='^(iog_|\}|    |export [^=]*=)'
+    raw=$here/$1
+    [ -f "$script" ] || refuse "case $number: its job script is no longer kept"
+    ! grep -E 'iog_phase .*(iog_do|iogauge\.job\.agent)' "$script" | grep -qvE 'iog_phase (facts|look|evict)-' ||
+        refuse "case $number cannot be run by hand: iogauge itself makes its load"
     own=$(mktemp -d -- "$target/iogauge-bundle.XXXXXX")
     trap 'rm -rf -- "$own"' EXIT
-    IOG_DIR=$own/data
-    mkdir -- "$IOG_DIR"
     cd -- "$(mktemp -d -- "$start/results.XXXXXX")"
-    for file in "$@"; do cp -- "$raw/$file" .; done
-    export IOG_DIR IOG_REP IOG_TOKEN
+    export IOG_REP=0 IOG_TOKEN=by-hand IOG_DIR=$own/data
+    mkdir -- "$IOG_DIR"
     echo "case $number: data in $IOG_DIR, results in $PWD"
+    grep -vE "$ours|^#|^\. |^$" "$script" | sed 's/^/not run, it is of the site: /' || true
+    # shellcheck disable=SC1090
+    . <(grep -E "$ours" "$script" | grep -v '^export IOG_')
 }
 
-run() {
-    local name=$1
-    shift
-    echo "$name.$IOG_REP: $*"
-    "$@" >"$name.$IOG_REP.out" 2>"$name.$IOG_REP.err" && return
-    tail -n 5 -- "$name.$IOG_REP.err" >&2
-    refuse "case $number: $name failed, see $PWD/$name.$IOG_REP.err"
+iog_open() { :; }
+iog_agents() { :; }
+iog_sample() { :; }
+iog_layouts() { :; }
+iog_verify() { :; }
+iog_at_close() { :; }
+
+iog_reset() {
+    find "$IOG_DIR" -mindepth 1 -delete
 }
 
-repeat() {
+iog_repeat() {
     for ((IOG_REP = $1; IOG_REP <= $2; IOG_REP++)); do "$3"; done
 }
 
-empty() {
-    find "$IOG_DIR" -mindepth 1 -delete
+# A fio client needs a server on each node.
+iog_client() {
+    [ -s "$here/servers" ] ||
+        refuse "start 'fio --server' on the nodes, and write their addresses into $here/servers, one a line"
+    iog_phase "$1" fio --output-format=json --output="$3" --client="$here/servers" "$2"
+}
+
+iog_phase() {
+    local name=$1 launcher=() words file n
+    shift
+    case $name in
+        facts-* | look-*) return ;;
+        evict-*)
+            drop_caches
+            return
+            ;;
+    esac
+    words=("$@")
+    # The launcher stands before what observes the tasks, their command behind it.
+    for ((n = 0; n < $#; n++)); do
+        [[ ${words[n]} == */witness.sh ]] || continue
+        launcher=("${words[@]:0:n-1}")
+        words=("${words[@]:n+3}")
+        [ "${words[0]}" != --sync ] || words=("${words[@]:2}")
+        break
+    done
+    [ ${#launcher[@]} = 0 ] || [ -z "$LAUNCHER" ] || read -ra launcher <<<"$LAUNCHER"
+    for file in "${launcher[@]:0:1}" "${words[0]}"; do
+        command -v -- "$file" >/dev/null || refuse "case $number needs $file, and PATH has none"
+    done
+    for file in "${words[@]}"; do
+        [ ! -f "$raw/$file" ] || cp -- "$raw/$file" .
+        [[ $file != *.fio ]] || [ -f "$file" ] || refuse "case $number: the job file $file of $name was not kept"
+    done
+    name=$name.$IOG_REP
+    words=("${launcher[@]}" "${words[@]}")
+    echo "$name: ${words[*]}"
+    "${words[@]}" >"$name.out" 2>"$name.err" && return
+    tail -n 5 -- "$name.err" >&2
+    refuse "case $number: $name failed, see $PWD/$name.err"
 }
 
 # Reads must come from the storage. Do the same on every other node.

@@ -71,7 +71,6 @@ class Run:
     value: float
     verdict: Verdict
     series: str
-    fingerprint: str | None
 
 
 #: Verdicts of values that are not the storage's.

@@ -101,7 +101,7 @@ def _of_failure(bad: _Bad, history: History) -> Trouble:
     if bad.verdict is Verdict.FAIL:
         value += _against(metric)
         trouble = replace(
-            trouble, reason="", loss=loss_of(metric), guilty=_guilty(metric)
+            trouble, reason="", loss=loss_of(metric), guilty=metric.notes or ""
         )
     series = history.judged.get((record.line, bad.name))
     if series and series.change:
@@ -124,13 +124,6 @@ def _repeats(records: Sequence[Record], bad: _Bad) -> str:
         return ""
     passed = verdicts.count(Verdict.PASS)
     return f"{passed} of {len(verdicts)} runs of this session passed"
-
-
-def _guilty(metric: MetricRecord) -> str:
-    """Return which node, link or target makes a metric fail, as its case found it; empty if none is named."""
-    if metric.name.endswith("_slowest"):
-        return metric.reason.partition("): ")[2]
-    return ""
 
 
 def _against(metric: MetricRecord) -> str:

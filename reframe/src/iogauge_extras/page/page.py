@@ -10,11 +10,10 @@ import base64
 import contextlib
 import getpass
 import hashlib
-import re
 import socket
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
@@ -24,18 +23,17 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from iogauge.core.groups import grouped
-from iogauge.core.text import count, visible
+from iogauge.core.text import count, digest, visible
 from iogauge.core.units import format_value, with_unit
 from iogauge.core.untrusted import numbers, texts
-from iogauge.evidence.fingerprint import identity, is_of_node
+from iogauge.evidence.fingerprint import is_of_node
 from iogauge.guards.finding import Outcome
 from iogauge.judge.verdict import Verdict
 from iogauge.records.record import MetricRecord, Record, microseconds
 from iogauge.report import outcome
 from iogauge.report.endings import UNPROVEN, SessionRecords
 from iogauge.report.layout import LOOKS
-from iogauge.report.outcome import newest
-from iogauge.report.ranking import load_of, ranked
+from iogauge.report.ranking import ranked
 from iogauge.session.current import suite
 from iogauge_extras.ceilings.table import Shown, beside
 from iogauge_extras.page.charts import Timeline, by_second, short
@@ -43,19 +41,13 @@ from iogauge_extras.page.past import probed
 from iogauge_extras.page.sheets import Sheet
 from iogauge_extras.page.trouble import DRIFT, Alarm, Trouble
 
-FOLDER: Final = Path(__file__).parent
+_FOLDER: Final = Path(__file__).parent
 
+#: Most figures of metrics without trouble, so that the page stays small.
+_FIGURES: Final = 500
 
-def page_style() -> Markup:
-    """Return the style of a page and of its figures."""
-    files = (FOLDER / "page.css", FOLDER / "figure.css")
-    return Markup("".join(file.read_text(encoding="utf-8") for file in files))
-
-
-def written_by() -> str:
-    """Return who wrote the page when, with which commit of the suite."""
-    now = f"{datetime.now(timezone.utc):%Y-%m-%d %H:%M} UTC"
-    return f"{now} by {getpass.getuser()} on {socket.gethostname()}, iogauge {suite()}"
+#: Parts of a needle whose rates are printed: the slowest.
+_SLOWEST: Final = 12
 
 
 def _shown(value: object) -> object:
@@ -65,8 +57,31 @@ def _shown(value: object) -> object:
     return value
 
 
+def _written_by() -> str:
+    """Return who wrote the page when, with which commit of the suite."""
+    now = f"{datetime.now(timezone.utc):%Y-%m-%d %H:%M} UTC"
+    return f"{now} by {getpass.getuser()} on {socket.gethostname()}, iogauge {suite()}"
+
+
+def _anchor(record: Record) -> str:
+    """Return the name of a record's place on the page."""
+    return "r" + digest([record.session, record.line, record.time])
+
+
+def _file(name: str) -> Markup:
+    return Markup((_FOLDER / name).read_text(encoding="utf-8"))
+
+
+def _policy(script: str) -> str:
+    """Return what a page may do: nothing but its own script, by its digest, and its style."""
+    sha256 = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    rights = ["default-src 'none'", "style-src 'unsafe-inline'"]
+    rights += [f"script-src 'sha256-{sha256}'", "base-uri 'none'", "form-action 'none'"]
+    return "; ".join(rights)
+
+
 TEMPLATES: Final = Environment(
-    loader=FileSystemLoader(FOLDER),
+    loader=FileSystemLoader(_FOLDER),
     autoescape=True,
     undefined=StrictUndefined,
     finalize=_shown,
@@ -74,47 +89,22 @@ TEMPLATES: Final = Environment(
     lstrip_blocks=True,
     keep_trailing_newline=True,
 )
-
-
-#: Most figures of metrics without trouble, so that the page stays small.
-_FIGURES: Final = 500
-
-#: Records whose details are printed; of more, those that the reader has opened.
-_PRINTED: Final = 60
-
-#: Sign of each verdict, which tells them apart without colours.
-SIGNS: Final = {verdict.value: look.sign for verdict, look in LOOKS.items()} | {
-    DRIFT: "↓"
-}
-
 TEMPLATES.globals |= {
+    "anchor": _anchor,
     "count": count,
     "format_value": format_value,
-    "identity": identity,
     "numbers": numbers,
+    "policy": _policy(_file("page.js")),
+    "script": _file("page.js"),
     "short": short,
-    "signs": SIGNS,
+    # The sign of each verdict tells them apart without colours.
+    "signs": {DRIFT: "↓"}
+    | {verdict.value: look.sign for verdict, look in LOOKS.items()},
+    "style": _file("page.css") + _file("figure.css"),
     "texts": texts,
     "with_unit": with_unit,
+    "written_by": _written_by,
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Ranking:
-    """The probes of a needle."""
-
-    record: Record
-    metric: MetricRecord
-    #: Rates of all by their names.
-    probes: Mapping[str, float]
-    #: Names of those that are shown, the slowest first.
-    shown: Sequence[str]
-    #: Names that a failure names.
-    slow: Sequence[str]
-
-
-#: Probes of a ranking that are shown: the slowest, and the fastest.
-_SLOWEST, _FASTEST = 12, 4
 
 
 def page(
@@ -128,53 +118,34 @@ def page(
     ``layers`` are those of each partition (``system:partition``) whose site is known here. ``silence`` says until when
     nobody is told of anything.
     """
-    places = {}
-    for number, record in enumerate(records):
-        places[record.session, record.line, microseconds(record.time)] = f"r{number}"
-
-    def anchor(session: str, line: str, time: str) -> str:
-        return places.get((session, line, microseconds(time)), "")
-
     drawn = [trouble.curve.points for trouble in alarm.troubles if trouble.curve]
     others = []
     for curve in alarm.history.curves if alarm.history else ():
         if len(curve.points) > 1 and curve.points not in drawn:
             others.append(curve)
     shown = {record.verdict for record in records}
-    last = newest(records)
-    script = (FOLDER / "page.js").read_text(encoding="utf-8")
+    last = outcome.newest(records)
     return TEMPLATES.get_template("page.html").render(
         alarm=alarm,
         silence=silence,
         counts=_counts(alarm, SessionRecords(records)),
         verdicts=[verdict.value for verdict in LOOKS if verdict in shown],
-        cards=cards([*alarm.troubles, *alarm.unproven]),
-        span=span_of(records),
-        written=written_by(),
-        suites=sorted({str(record.suite) for record in records if record.suite}),
+        cards=_cards([*alarm.troubles, *alarm.unproven]),
+        span=_span_of(records),
         places=places_of(records),
         results=list(_results(ranked(records), layers or {})),
-        rankings=list(_rankings(last)),
         timelines=list(_timelines(last)),
         others=others[:_FIGURES],
         left_out=max(len(others) - _FIGURES, 0),
         records=records,
         facts_of=_facts,
-        fingerprints=grouped(records, lambda record: identity(record.fingerprint)),
-        few=len(records) <= _PRINTED,
-        anchor=anchor,
         by_line={record.line: record for record in last},
-        style=page_style(),
-        script=Markup(script),
-        policy=_policy(script),
     )
 
 
 def sheet(shown: Sheet) -> str:
     """Return a sheet as a page of its own, to be printed."""
-    return TEMPLATES.get_template("sheet.html").render(
-        sheet=shown, written=written_by(), style=page_style(), policy=_policy("")
-    )
+    return TEMPLATES.get_template("sheet.html").render(sheet=shown)
 
 
 def _counts(alarm: Alarm, records: SessionRecords) -> dict[str, int]:
@@ -189,29 +160,28 @@ def _counts(alarm: Alarm, records: SessionRecords) -> dict[str, int]:
     }
 
 
-def _policy(script: str) -> str:
-    """Return what a page may do: nothing but its own script, by its digest, and its style."""
-    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    rights = ["default-src 'none'", "style-src 'unsafe-inline'"]
-    rights += [f"script-src 'sha256-{digest}'", "base-uri 'none'", "form-action 'none'"]
-    return "; ".join(rights)
+#: Troubles of a case, each with its facts by name.
+Card = list[tuple[Trouble, dict[str, str]]]
 
 
-def cards(troubles: Sequence[Trouble]) -> list[list[tuple[Trouble, dict[str, str]]]]:
+def _cards(troubles: Sequence[Trouble]) -> list[Card]:
     """Return the troubles by case, each with its facts; what a card has said is not said again."""
-    found = []
+    cards = []
     alike = grouped(
         troubles, lambda trouble: (trouble.kind, trouble.where, trouble.case)
     )
     for mine in alike.values():
         said: set[str] = set()
-        card = []
+        card: Card = []
         for trouble in mine:
-            facts = trouble.facts
-            card.append((trouble, {n: t for n, t in facts.items() if t not in said}))
+            facts = {}
+            for name, text in trouble.facts.items():
+                if text not in said:
+                    facts[name] = text
+            card.append((trouble, facts))
             said.update(facts.values())
-        found.append(card)
-    return found
+        cards.append(card)
+    return cards
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,42 +218,26 @@ def _results(
         rows, lambda row: f"{row.record.where} at {row.record.target_path}"
     )
     for name, mine in targets.items():
-        notes = outcome.Notes(r for row in mine for r in outcome.to_act_on(row))
-        shown = []
+        reasons: list[str] = []
+        for row in mine:
+            reasons += outcome.to_act_on(row)
+        notes = outcome.Notes(reasons)
+        cases: dict[str, list[ShownRow]] = {}
         columns: set[str] = set()
         for row in mine:
             ceilings: Mapping[str, str] = {}
             if row.of:
-                ceilings = beside(
-                    layers.get(row.record.where), row.record.nodes, row.of
-                )
+                here = layers.get(row.record.where)
+                ceilings = beside(here, row.record.nodes, row.of)
             numbers = notes.numbers(outcome.to_act_on(row))
-            shown.append(ShownRow(row, ceilings, numbers))
+            shown = ShownRow(row, ceilings, numbers)
+            cases.setdefault(row.record.line, []).append(shown)
             columns.update(ceilings)
             if row.reference:
                 columns.add("reference")
             if numbers:
                 columns.add("notes")
-        if len(notes.texts) == 1 and all(one.notes for one in shown):
-            columns.remove("notes")  # it is of all rows
-        cases = grouped(shown, lambda one: one.row.record.line)
         yield Target(name, cases, columns, notes.texts, outcome.remarks_of(mine))
-
-
-def _rankings(records: Sequence[Record]) -> Iterator[Ranking]:
-    """Yield the probes of each needle; of many the slowest, the fastest, and those that its verdict names."""
-    for record in records:
-        for metric in record.metrics:
-            probes = _named_numbers(metric.probes)
-            if len(probes) < 2:
-                continue
-            slow = _named(record, metric.name, probes)
-            shown = []
-            for place, name in enumerate(sorted(probes, key=probes.__getitem__)):
-                is_end = place < _SLOWEST or place >= len(probes) - _FASTEST
-                if is_end or name in slow:
-                    shown.append(name)
-            yield Ranking(record, metric, probes, shown, slow)
 
 
 def _named_numbers(values: object) -> dict[str, float]:
@@ -317,53 +271,34 @@ def _timelines(records: Sequence[Record]) -> Iterator[tuple[Timeline, Record]]:
                 yield Timeline(title, metric.unit, rates, marks), record
 
 
-def _named(record: Record, metric: str, names: Iterable[str]) -> list[str]:
-    """Return the targets or nodes that a failure of the metric's direction names."""
-    reasons = []
-    for other in record.metrics:
-        alike = other.name.partition("_")[0] == metric.partition("_")[0]
-        if alike and other.verdict is Verdict.FAIL:
-            reasons.append(other.reason)
-    text = " ".join(reasons)
-    found = []
-    for name in names:
-        if re.search(rf"(?<![\w-]){re.escape(name)}(?![\w-])", text):
-            found.append(name)
-    return found
-
-
 def _facts(record: Record) -> dict[str, str]:
-    """Return what the page keeps of a record by name, and what guards found."""
-    nodes = count(record.nodes or "?", "node")
-    tasks = count(record.tasks_per_node or "?", "task")
+    """Return what the page keeps of a record by name, and what guards object."""
     facts = {
-        "record": f"history/{record.system}/{record.session}.jsonl, line {record.line}, series {record.series}",
+        "record": f"history/{record.system}/{record.session}.jsonl, line {record.line}",
         "verdict": record.reason,
-        "scale": f"{nodes}, {tasks} a node, tier {record.tier}, variant {record.variant}",
-        "tools": ", ".join(texts(record.tools)),
-        "load before the run": _loads([record]),
+        "scale": f"{record.nodes} node(s) x {record.tasks_per_node} task(s), tier {record.tier}, variant {record.variant}",
     }
-    if isinstance(record.layout, Mapping):
-        facts["layout"] = str(record.layout.get("kinds", ""))
     for metric in record.metrics:
         facts[metric.name] = _samples(metric)
-    found = grouped(record.findings, lambda f: f"{f.name} {f.outcome}")
-    fine = 0
-    for name, findings in found.items():
-        if findings[0].outcome == Outcome.OK.value:
-            fine += len(findings)
-        else:
-            facts[name] = "; ".join(map(outcome.said_of, findings))
-    facts["guards"] = f"{count(fine, 'finding')} without objection"
-    return {name: text for name, text in facts.items() if text}
+    for name, findings in grouped(record.findings, lambda f: f.name).items():
+        said = []
+        for finding in findings:
+            if finding.outcome != Outcome.OK.value:
+                said.append(outcome.said_of(finding))
+        if said:
+            facts[name] = "; ".join(said)
+    return facts
 
 
 def _samples(metric: MetricRecord) -> str:
-    """Return the samples of a metric, and where its reference and its ceiling come from."""
+    """Return the samples of a metric, its slowest parts, and where its reference and its ceiling come from."""
     samples = ", ".join(map(format_value, numbers(metric.samples)[:40]))
     text = f"samples {samples} {metric.unit}"
-    for value in numbers([metric.cold]):
-        text += f"; warm-up {format_value(value)}"
+    probes = _named_numbers(metric.probes)
+    slowest = sorted(probes, key=probes.__getitem__)[:_SLOWEST]
+    if slowest:
+        parts = [f"{name} {format_value(probes[name])}" for name in slowest]
+        text += f"; slowest of {len(probes)}: {', '.join(parts)}"
     if metric.reference and metric.reference.source:
         text += f"; reference: {metric.reference.source}"
     if metric.ceiling_from:
@@ -371,7 +306,7 @@ def _samples(metric: MetricRecord) -> str:
     return text
 
 
-def span_of(records: Sequence[Record]) -> str:
+def _span_of(records: Sequence[Record]) -> str:
     """Return the first and the last time of records, to the minute."""
     times = sorted(record.minute for record in records)
     if not times:
@@ -384,33 +319,23 @@ def places_of(records: Sequence[Record]) -> list[tuple[str, dict[str, str]]]:
     places = []
     for where, mine in sorted(grouped(records, lambda record: record.where).items()):
         tools: dict[str, None] = {}
+        loads = []
         for record in mine:
             tools |= dict.fromkeys(texts(record.tools))
-        facts = {
-            "target": mine[-1].target_path,
-            "tools": ", ".join(tools),
-            "load before the runs": _loads(mine),
-            "probes": _probed(mine),
-            "records": f"{len(mine)}, {span_of(mine)}",
-        }
+            if record.load is not None:
+                loads.append(record.load)
+        facts = {"target": mine[-1].target_path, "tools": ", ".join(tools)}
+        if loads:
+            most = f"{max(loads):g} x the cores of the busiest node"
+            facts["load before the runs"] = most
+        first = min(mine, key=lambda record: record.time)
+        begin = microseconds(first.time) // 1_000_000
+        slow = probed(first.system, first.partition, begin, int(time.time()))
+        facts["probes"] = slow
+        facts["records"] = f"{len(mine)}, {_span_of(mine)}"
         last = max(mine, key=lambda r: (is_of_node(r.fingerprint), r.time))
         for key, value in last.fingerprint.items():
             if not key.startswith(("command", "settings")):
                 facts[key] = str(value)
         places.append((where, {name: text for name, text in facts.items() if text}))
     return places
-
-
-def _probed(records: Sequence[Record]) -> str:
-    """Return when probes found a target slow, since the first of its records was begun; empty if none did."""
-    first = min(records, key=lambda record: record.time)
-    begin = microseconds(first.time) // 1_000_000
-    return probed(first.system, first.partition, begin, int(time.time()))
-
-
-def _loads(records: Iterable[Record]) -> str:
-    """Return the largest load of the nodes before runs; empty if none is known."""
-    known = [load for load in map(load_of, records) if load is not None]
-    if not known:
-        return ""
-    return f"{max(known):g} x the cores of the busiest node"

@@ -297,18 +297,12 @@ def write_bundle(
     from iogauge_extras.page import bundle
 
     _, html = report(asked, since, until)
-    made = bundle.contents(paths.state_dir(), asked.records, html())
-    data = bundle.packed(made.files, file.name.partition(".")[0])
-    raw = sum(name.startswith("raw/") for name in made.files)
+    files = bundle.contents(paths.state_dir(), asked.records, html())
+    data = bundle.packed(files, file.name.partition(".")[0])
     say(
-        f"{file}: {len(made.files)} files, {format_bytes(len(data))}: the page, records, commands.sh, hashes, and {raw} "
-        "raw outputs. Users, homes, hosts and addresses have stand-ins; names of cases, sites and paths are as they are"
+        f"{file}: {len(files)} files, {format_bytes(len(data))}: the page, records, commands.sh, hashes, raw outputs. "
+        "Users, homes, hosts and addresses have stand-ins; other names are as they are"
     )
-    if made.left:
-        say(
-            f"{', '.join(made.left)}: this host or user has no stand-in, because a path, a partition or a command is "
-            "called so too"
-        )
     if not unasked and not typer.confirm("write it?"):
         raise typer.Exit(2)
     write_file(file, data)

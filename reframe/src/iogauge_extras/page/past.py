@@ -15,7 +15,6 @@ from iogauge.evidence import fingerprint
 from iogauge.judge.verdict import Verdict
 from iogauge.records import query
 from iogauge.records.record import Record, microseconds, short_name
-from iogauge.report.ranking import load_of
 from iogauge_extras.history import states
 from iogauge_extras.page.charts import Curve, Run
 
@@ -59,10 +58,9 @@ def probed(system: str, partition: str, begin: int, end: int) -> str:
 
 def circumstances(cause: str, record: Record) -> str:
     """Return a cause with the load of the nodes, and with what probes say of that time, if they may explain a loss."""
-    load = load_of(record)
     busy = record.busy
-    if not busy and load is not None and load >= _LOADED:
-        busy = f"the nodes were loaded before the run, {load:g} x their cores"
+    if not busy and (record.load or 0.0) >= _LOADED:
+        busy = f"the nodes were loaded before the run, {record.load:g} x their cores"
     texts = []
     if busy:
         texts.append(f"{busy}: see what else runs there, and measure again without it")
@@ -149,7 +147,6 @@ class History:
                     row["median"],
                     Verdict(row["metric_verdict"]),
                     row["series"],
-                    row["fingerprint"],
                 )
                 points.append(run)
         curve = Curve(
