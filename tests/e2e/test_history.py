@@ -47,7 +47,6 @@ def test_history_shows_the_newest_first_and_what_is_asked_for(rig):
     for options, count in (
         (["--verdict", "pass"], 1),
         (["-n", "^FioRandom"], 2),
-        (["--metric", "write_bw"], 0),
         (["--limit", "1"], 1),
         (["--until", "1h"], 0),
     ):

@@ -122,7 +122,7 @@ def measured(site):
     """The records of all checks, each measured once."""
     for words in CHECKS:
         option, _, value = words.partition(" ")
-        done = site.run("run", f"--system={site.name}", option, value, "--wide")
+        done = site.run("run", f"--system={site.name}", option, value)
         print(done.stdout)
     return site.records()
 
@@ -214,7 +214,7 @@ def test_a_slowed_storage_target_is_named(site, measured):
         re.sub(r".*tunable\.osc\.max_pages_per_rpc.*\n", "", site.file.read_text())
     )
     with _slowed(devices[1].name):
-        site.run("run", f"--system={site.name}", "-n", "TargetNeedle", "--wide")
+        site.run("run", f"--system={site.name}", "-n", "TargetNeedle")
     slow = re.search(r"OST[0-9a-f]{4}", devices[1].name)
     found = [record for record in site.records() if record["check"] == "TargetNeedle"][
         -1

@@ -484,7 +484,7 @@ def _history(data):
             columns = "median, spread, reference, lower, upper"
             for row in query.rows(history, columns, query.Condition("1")):
                 finite(list(row))
-        chosen = history_table.chosen(folder, history_table.RecordChoice(limit=0))
+        chosen = history_table.chosen(folder, query.Choice())
         console.print(history_table.table(chosen.records))
         assert all(damaged.problem for damaged in chosen.damaged)
         return found

@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 
 from iogauge.judge.verdict import Verdict
-from iogauge.records import journal
 from iogauge.records.record import Record, decode
-from iogauge.report import history_table, outcome, undone
+from iogauge.report import outcome, undone
 from iogauge.report.endings import SessionRecords
 from support import records
 
@@ -124,24 +123,6 @@ def test_json_has_the_figures_and_the_reasons():
     assert (first["median"], first["verdict"]) == (540.8, "UNSTABLE")
     assert first["reasons"] == ["G17: saw 5; demanded: 3"]
     assert (lost["metric"], lost["reasons"]) == (None, ["the reason"])
-
-
-def test_a_verdict_chooses_the_metrics_that_have_it(tmp_path):
-    """A case that no metric explains is shown whole."""
-    both = [metric("FAIL"), metric("PASS", name="read_bw")]
-    kept = [
-        record("FAIL", session="a", metrics=both),
-        record("INVALID", session="b", metrics=[metric(), both[1]]),
-    ]
-    for one in kept:
-        journal.append(tmp_path / "mysite" / f"{one.session}.jsonl", one.to_line())
-    for verdict, names in (
-        ("FAIL", {"write_bw"}),
-        ("INVALID", {"write_bw", "read_bw"}),
-    ):
-        choice = history_table.RecordChoice(verdicts=(Verdict(verdict),))
-        ((_, shown),) = history_table.chosen(tmp_path, choice).records
-        assert shown == names
 
 
 # --- cases that never came to a verdict -----------------------------------------------------------

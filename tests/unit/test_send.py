@@ -64,7 +64,7 @@ def serve():
 
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch):
-    monkeypatch.setattr(receivers, "PAUSES", (0.01, 0.01))
+    monkeypatch.setattr(receivers, "PAUSES", (0.0, 0.01, 0.01))
     for name in list(os.environ):
         if name.lower().endswith("_proxy"):
             monkeypatch.delenv(name)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import socket
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -14,7 +14,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from iogauge.cli import host, nodes, queues
-from iogauge.cli.answers import Answer, Place, State, ask, probe
+from iogauge.cli.answers import Answer, Place, ask, probe
 from iogauge.cli.planning import no_site, planned_cases, room
 from iogauge.cli.screen import say, slip, slips
 from iogauge.core import registry, vocabulary
@@ -106,9 +106,6 @@ def features(site: SitePlace) -> Iterator[Answer]:
 def of_cases(site: SitePlace, dry_run: DryRun) -> Iterator[Answer]:
     """Look at what a dry run of all cases refuses or doubts."""
     problem = partial(Answer, "problem", site.subject)
-    late: State = "note"
-    if site.here:
-        late = "problem"
     for kind, line in dry_run.unable:
         if kind == vocabulary.OF_SITE or not dry_run.cases:
             yield problem(line)
@@ -121,7 +118,10 @@ def of_cases(site: SitePlace, dry_run: DryRun) -> Iterator[Answer]:
     for line in plan_table.refused(dry_run.cases):
         yield problem(line, _DOUBT)
     for line in plan_table.over_time(dry_run.cases):
-        yield Answer(late, site.subject, line)
+        late = problem(line)
+        if not site.here:
+            late = replace(late, state="note")
+        yield late
     for line in plan_table.doubts(dry_run.cases):
         yield Answer("note", site.subject, line)
     if site.here:
@@ -156,6 +156,7 @@ def check(
     as_json: Annotated[
         bool, typer.Option("--json", help="Print every answer as JSON.")
     ] = False,
+    system: Annotated[str, typer.Option(help="The same as the name of a site.")] = "",
 ) -> None:
     """Say whether cases can run: "ready", or what to do, in order.
 
@@ -164,32 +165,34 @@ def check(
     """
     every = folders.site_folders(*folders.site_dirs())
     known = [folder.name for folder in every]
-    for name in names or ():
+    asked = list(names or ())
+    if system:
+        asked.append(system)
+    for name in asked:
         if name not in known:
             raise slip(no_site(name, known))
     of_host: list[Path] = []
-    answers: list[Answer] = []
     if not files_only:
         of_host = folders.sites_of_host(every, socket.gethostname())
-    if not files_only and not clients:
-        answers += ask(host.OF_HOST)
-        answers += _of_second_sites(of_host)
-    chosen = of_host[:1]
-    if names:
-        chosen = [folder for folder in every if folder.name in names]
-    elif files_only:
-        chosen = every
+    if not asked:
+        asked = [folder.name for folder in of_host[:1]]
+        if files_only:
+            asked = known
+    look: Callable[[SitePlace], tuple[list[Answer], str]] = _of_site
+    answers: list[Answer] = []
+    if clients:
+        look = _of_clients
+    elif not files_only:
+        answers = [*ask(host.OF_HOST), *_of_second_sites(of_host)]
     summaries = []
-    for folder in chosen:
-        here = folder in of_host or (not files_only and is_named_only(folder))
-        site = _read(folder, here)
-        found, summary = _of_clients(site) if clients else _of_site(site)
-        answers += found
-        summaries.append(summary)
-    if not names and not clients:
-        for folder in every:
-            if folder not in chosen:
-                answers += files(_read(folder, False))
+    for folder in every:
+        if folder.name in asked:
+            here = folder in of_host or (not files_only and is_named_only(folder))
+            found, summary = look(_read(folder, here))
+            answers += found
+            summaries.append(summary)
+        elif not (names or system or clients):
+            answers += files(_read(folder, False))
     raise typer.Exit(_show(answers, summaries, everything, as_json))
 
 

@@ -148,15 +148,13 @@ def permitted(target: Target, view: View) -> Iterator[Answer]:
     else:
         yield not_writable(path, view.mount.options)
     holder = lock.standing(target.lock_place or path)
-    if holder and holder.alive:
-        text = f"locked by {holder}, whose processes run"
-        yield Answer("note", subject, text, "wait until it has ended")
-    elif holder and holder.gone:
-        text = f"locked by {holder}, whose processes have ended"
-        yield Answer("note", subject, text, "run: iogauge clean")
-    elif holder:
-        remedy = "wait until it has ended. If it is dead, run: iogauge clean"
-        yield Answer("note", subject, f"locked by {holder}", remedy)
+    if holder:
+        text = f"locked by {holder}"
+        remedy = "wait until it has ended; if it is dead, run: iogauge clean"
+        if holder.gone:
+            text += ", whose processes have ended"
+            remedy = "run: iogauge clean"
+        yield Answer("note", subject, text, remedy)
     dead = []
     for session in directory.sessions(path):
         if not directory.may_be_alive(session):

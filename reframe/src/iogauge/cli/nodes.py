@@ -5,13 +5,12 @@ from __future__ import annotations
 import re
 import shlex
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
 from iogauge.cli.answers import Answer, Place, probe
 from iogauge.core import commands
-from iogauge.core.groups import grouped
 from iogauge.core.paths import project_root, state_dir
 from iogauge.core.text import some, visible
 from iogauge.site.extras import PartitionExtras
@@ -29,15 +28,6 @@ class NodeQuestion:
     test: str
     lacks: str
     remedy: str
-
-
-@dataclass(frozen=True, slots=True)
-class NodeAnswer:
-    """Whether the test of a question succeeded on a host."""
-
-    host: str
-    question: NodeQuestion
-    holds: bool
 
 
 def _questions(place: Place) -> Iterator[NodeQuestion]:
@@ -104,10 +94,11 @@ def _questions(place: Place) -> Iterator[NodeQuestion]:
 
 _TOOLS: Final = ("ior", "mdtest", "fio")
 
-#: How a node answers: a line for each question.
+#: How a node answers: a line with its name, and a line for each question that it does not meet.
 _SAY: Final = """
-say() { if eval "$2"; then echo "iogauge|$h|$1|yes"; else echo "iogauge|$h|$1|no"; fi; }
 h=$(hostname 2>/dev/null || uname -n)
+lacks() { eval "$2" || echo "iogauge|$h|$1"; }
+echo "iogauge|$h|"
 """
 
 
@@ -125,29 +116,34 @@ def of_partition(place: Place) -> Iterator[Answer]:
             yield Answer("note", subject, text, "the first run says what they lack")
         return
     state_dir().mkdir(parents=True, exist_ok=True)
-    questions = {}
+    questions = list(_questions(place))
     script = _SAY
-    for question in _questions(place):
-        questions[question.name] = question
-        script += f"say {shlex.quote(question.name)} {shlex.quote(question.test)}\n"
+    for question in questions:
+        script += f"lacks {shlex.quote(question.name)} {shlex.quote(question.test)}\n"
+    printed, complaint = "", ""
     try:
         done = commands.run(
             *words, "sh", "-c", f"{script}true", seconds=_ANSWERED, cwd="/"
         )
-        printed = done.stdout
-        complaint = done.stderr.strip()
+        printed, complaint = done.stdout, done.stderr.strip()
     except OSError as error:
-        printed = ""
         complaint = str(error)
-    answers = []
-    for line in printed.splitlines():
-        cells = line.split("|")
-        if len(cells) == 4 and cells[0] == "iogauge" and cells[2] in questions:
-            answers.append(NodeAnswer(cells[1], questions[cells[2]], cells[3] == "yes"))
-    if answers:
-        yield from _judged(subject, answers)
-    else:
+    lacking: dict[str, set[str]] = {}
+    for host, name in re.findall(r"^iogauge\|([^|]*)\|(.*)$", printed, re.MULTILINE):
+        lacking.setdefault(name, set()).add(host)
+    hosts = sorted(lacking.get("", ()))
+    if not hosts:
         yield _silent(subject, complaint, f"try: {shlex.join(words)} hostname")
+        return
+    for question in questions:
+        names = sorted(lacking.get(question.name, ()))
+        if question.name in _TOOLS and names == hosts:
+            text = f"none of them has {question.name} on PATH"
+            yield Answer("note", subject, text, "load its module, or ci/build-stack")
+        elif names:
+            text = f"{some(names)}: {question.lacks}"
+            yield Answer("problem", subject, text, question.remedy)
+    yield Answer("ok", subject, f"{len(hosts)} answered: {', '.join(hosts[:6])}")
 
 
 #: What srun says of options, queues, accounts and features that do not exist.
@@ -176,20 +172,3 @@ def launch(partition: Mapping[str, Any], extras: PartitionExtras) -> list[str]:
     if extras.hosts:
         return ["mpirun", "--host", ",".join(extras.hosts), "-N", "1"]
     return []
-
-
-def _judged(subject: str, answers: Sequence[NodeAnswer]) -> Iterator[Answer]:
-    """Yield an answer for each thing that nodes lack, with the nodes' names."""
-    hosts = sorted({answer.host for answer in answers})
-    lacking = [answer for answer in answers if not answer.holds]
-    for question, of_question in grouped(
-        lacking, lambda answer: answer.question
-    ).items():
-        names = sorted(answer.host for answer in of_question)
-        if question.name in _TOOLS and len(names) == len(hosts):
-            text = f"none of them has {question.name} on PATH"
-            yield Answer("note", subject, text, "load its module, or ci/build-stack")
-        else:
-            text = f"{some(names)}: {question.lacks}"
-            yield Answer("problem", subject, text, question.remedy)
-    yield Answer("ok", subject, f"{len(hosts)} answered: {', '.join(hosts[:6])}")

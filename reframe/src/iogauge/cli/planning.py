@@ -66,7 +66,6 @@ def _names_checks(arguments: Sequence[str]) -> bool:
 _OWN: Final = (
     "--gate",
     "--confirm",
-    "--wide",
     "--dry-run",
     "--system",
     "--mode",
@@ -219,14 +218,23 @@ def environment_of(**extra: str) -> dict[str, str]:
     return defaults | os.environ | path | extra
 
 
-def say_unclaimed(arguments: list[str]) -> None:
-    """Say which target is used if no site claims this host, and nobody has named a site."""
-    if "RFM_SYSTEM" in os.environ:
-        return
-    if any(word.startswith("--system") for word in arguments):
-        return
+def _system_of(arguments: Sequence[str]) -> str:
+    """Return the name of the system that is measured: it is named, or has this host; empty if neither."""
     here = folders.site_of_this_host()
-    if here and here.name == folders.LOCAL:
+    name = os.environ.get("RFM_SYSTEM", "")
+    if here and not name:
+        name = here.name
+    for named in selected.values(arguments, "--system", "--system"):
+        name = named
+    return name.partition(":")[0]
+
+
+def say_target(arguments: Sequence[str]) -> None:
+    """Say which target is used if no site claims this host and none is named, or that a site leaves IOGAUGE_TARGET out."""
+    system = _system_of(arguments)
+    is_named = "RFM_SYSTEM" in os.environ
+    is_named |= any(word.startswith("--system") for word in arguments)
+    if system == folders.LOCAL and not is_named:
         with slips(OSError):
             target = machine.target_path()
         text = (
@@ -234,6 +242,10 @@ def say_unclaimed(arguments: list[str]) -> None:
             f"{target}. Name another site: --system=SITE, or add the host to its hostnames"
         )
         warn(text)
+    elif system not in ("", folders.LOCAL) and "IOGAUGE_TARGET" in os.environ:
+        warn(
+            f"IOGAUGE_TARGET is ignored: the settings of site {system} name its targets"
+        )
 
 
 def selected_by(arguments: list[str]) -> Selected | None:
@@ -295,15 +307,10 @@ def _gone(asked: str, records: Sequence[Record]) -> list[str]:
 
 def _measured_speed(arguments: Sequence[str]) -> float:
     """Return the median bandwidth that a node of the selected system reached, in bytes/s; 0 without records."""
-    system = ""
-    for named in selected.values(arguments, "--system", "--system"):
-        system = named.partition(":")[0]
-    here = folders.site_of_this_host()
-    if here and not system:
-        system = here.name
     units = query.among("unit", BANDWIDTH_UNITS)
     of_system = query.Condition(
-        f"{query.COUNTING} AND nodes > 0 AND system = ?", (system,)
+        f"{query.COUNTING} AND nodes > 0 AND system = ?",
+        (_system_of(arguments),),
     )
     rates = []
     with closing(query.connect(history_dir())) as history:
@@ -377,13 +384,13 @@ def without(arguments: Sequence[str], *options: str) -> list[str]:
     return kept
 
 
-def plan(arguments: list[str], wide: bool) -> bool:
+def plan(arguments: list[str]) -> bool:
     """Show what cases would write and read, and whether they fit the target and the time limit."""
-    say_unclaimed(arguments)
+    say_target(arguments)
     chosen = selected_by(arguments)
     demand_cases(arguments, chosen)
     cases, unable = planned_cases(arguments)
-    fits = bool(cases) and show_plan(cases, wide)
+    fits = bool(cases) and show_plan(cases)
     for _, line in unable:
         say(line, "bold red")
     lack = Unmeasured()
@@ -394,9 +401,9 @@ def plan(arguments: list[str], wide: bool) -> bool:
     return fits and not unable
 
 
-def show_plan(cases: list[PlannedCase], wide: bool = False) -> bool:
+def show_plan(cases: list[PlannedCase]) -> bool:
     """Print the footprints and the room on each target; return whether all suffices."""
-    show(plan_table.table(cases, wide))
+    show(plan_table.table(cases))
     for line in [*plan_table.remarks(cases), *plan_table.timed(cases)]:
         say(line)
     over = plan_table.over_time(cases)

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from iogauge.cli.screen import Since, System, Until, Wide, show_ending, slip, warn
+from iogauge.cli.screen import Since, System, Until, show_ending, slip, warn
 from iogauge.core import paths, registry
 from iogauge.core.paths import replace_file
 from iogauge.core.text import visible
@@ -156,7 +156,6 @@ def show_report(
     summary: Annotated[
         bool, typer.Option("--summary", help="Good nights, incidents; with --html.")
     ] = False,
-    wide: Wide = False,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print each metric as JSON.")
     ] = False,
@@ -203,7 +202,7 @@ def show_report(
     if as_json:
         typer.echo(outcome.to_json(asked.records, ending))
     else:
-        show_ending(asked.records, ending, wide)
+        show_ending(asked.records, ending)
     raise typer.Exit(ending.status)
 
 

@@ -23,6 +23,7 @@ from iogauge.core.paths import project_root
 from iogauge.guards import catalogue
 from iogauge.guards.finding import Guard
 from iogauge.judge.verdict import Verdict
+from iogauge.records import query
 from iogauge.site.references import known_checks
 
 
@@ -53,7 +54,6 @@ def show_history(
         list[Verdict] | None,
         typer.Option(case_sensitive=False, help="May be repeated."),
     ] = None,
-    metric: Annotated[str, typer.Option(help="Metric; all if omitted.")] = "",
     since: Since = None,
     until: Until = None,
     limit: Annotated[
@@ -69,21 +69,12 @@ def show_history(
     from iogauge.report import history_table
 
     folder = paths.history_dir()
-    verdicts = tuple(verdict or ())
-    choice = history_table.RecordChoice(
-        system=system,
-        name=name,
-        verdicts=verdicts,
-        metric=metric,
-        since=since,
-        until=until,
-        limit=limit,
-    )
+    choice = query.Choice(system=system, name=name, since=since, until=until)
     demand_known(system, name)
     with slips(ValueError, OSError):
-        found = history_table.chosen(folder, choice)
+        found = history_table.chosen(folder, choice, verdict or (), limit)
     if as_json:
-        for record, _ in found.records:
+        for record in found.records:
             typer.echo(record.to_line().decode())
         return
     if found.records:

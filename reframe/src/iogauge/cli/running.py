@@ -17,7 +17,7 @@ import typer
 
 from iogauge.cli import host, planning
 from iogauge.cli.reporting import sessions_of, write_file
-from iogauge.cli.screen import Wide, say, show_ending, slip, warn
+from iogauge.cli.screen import say, show_ending, slip, warn
 from iogauge.core import processes, registry
 from iogauge.core.groups import grouped
 from iogauge.core.paths import history_dir, state_dir
@@ -183,7 +183,6 @@ def _end(
     chosen: Selected | None,
     ran: list[_Ran],
     gate: bool,
-    wide: bool = False,
     first: bool = False,
 ) -> int:
     """Print how a run ended, keep what it did not measure, and return its exit status.
@@ -204,7 +203,7 @@ def _end(
     sentence = ""
     if first and end.word is Word.NOTHING_PROVEN:
         sentence = first_look(Counter(record.verdict for record in records))
-    show_ending(found, end, wide, sentence)
+    show_ending(found, end, sentence)
     for run in ran:
         if run.details.exists():
             for why in _never_started(run.details.read_text(errors="replace")):
@@ -240,7 +239,6 @@ def run(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Only say what it costs.")
     ] = False,
-    wide: Wide = False,
 ) -> None:
     """Run checks through ReFrame, then show the table. All of ReFrame's options work, such as these.
 
@@ -264,14 +262,14 @@ def run(
     if lists:
         return planning.list_cases(given)
     if dry_run:
-        raise typer.Exit(0 if planning.plan(given, wide) else 1)
+        raise typer.Exit(0 if planning.plan(given) else 1)
     if gate:
         os.environ["IOGAUGE_SELECTION"] = selection(given)
     arguments = given
     if any(word.startswith("--distribute") for word in arguments):
         # One case a node; derived quantities are of all nodes.
         arguments = [*arguments, "-T", _DERIVED]
-    planning.say_unclaimed(arguments)
+    planning.say_target(arguments)
     chosen = planning.selected_by(arguments)
     planning.demand_cases(given, chosen)
     runs: list[list[str]] = [[]]
@@ -281,14 +279,14 @@ def run(
     records = [record for run in ran for record in run.records]
     if confirm and any(record.needs_confirmation for record in records):
         ran = _confirm(arguments, ran, gate)
-    raise typer.Exit(_end(given, chosen, ran, gate, wide))
+    raise typer.Exit(_end(given, chosen, ran, gate))
 
 
 def _names_derived(arguments: list[str]) -> bool:
     return any("derived" in word for word in arguments)
 
 
-def bench(context: typer.Context, wide: Wide = False) -> None:
+def bench(context: typer.Context) -> None:
     """Try this machine as it is, without a site.
 
     Quick checks of a size that fits the target's speed. All of ReFrame's options work.
@@ -314,7 +312,7 @@ def bench(context: typer.Context, wide: Wide = False) -> None:
     chosen = planning.selected_by(arguments)
     planning.demand_cases(arguments, chosen)
     ran = _run(arguments, gate)
-    status = _end(arguments, chosen, [ran], gate, wide=wide, first=True)
+    status = _end(arguments, chosen, [ran], gate, first=True)
     _write_page(ran.session)
     sites = "--sites DIR "
     if os.access(folders.site_dirs()[0], os.W_OK):

@@ -42,10 +42,6 @@ def _time(end: bool) -> Callable[[str], datetime | None]:
 
 
 #: Options that several commands have.
-Wide = Annotated[
-    bool,
-    typer.Option("--wide", help="Print each row on one line, however long it gets."),
-]
 System = Annotated[str, typer.Option(help="System; all if omitted.")]
 Name = Annotated[
     str, typer.Option("-n", "--name", help="Case by its name; all if omitted.")
@@ -134,12 +130,10 @@ def show(view: Table) -> None:
     new_console().print(view, soft_wrap=True)
 
 
-def show_ending(
-    records: SessionRecords, end: Ending, wide: bool = False, sentence: str = ""
-) -> None:
+def show_ending(records: SessionRecords, end: Ending, sentence: str = "") -> None:
     """Print the table, the gravest of each target first, the ending or a ``sentence`` in its place, and what was not run."""
     if records:
-        show(outcome.table(outcome.folded(outcome.rows(ranked(records))), wide))
+        show(outcome.table(outcome.folded(outcome.rows(ranked(records)))))
     for line in (f"iogauge: {sentence or end}", *end.remarks):
         say(line)
     if any(r.tier == "quick" and r.metrics for r in records):

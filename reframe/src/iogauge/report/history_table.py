@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import sqlite3
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,66 +19,37 @@ from iogauge.report.layout import Table
 from iogauge.report.outcome import Row
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RecordChoice(query.Choice):
-    """Which records to show; what is empty restricts nothing."""
-
-    #: Verdicts of the case or of one of its metrics.
-    verdicts: tuple[Verdict, ...] = ()
-    metric: str = ""
-    #: Number of newest records; 0 for all.
-    limit: int = 20
-
-    def matching(self, history: sqlite3.Connection) -> query.Condition:
-        """Return the condition of the chosen metrics; raises ValueError as :meth:`query.Choice.condition` does."""
-        parts = [self.condition(history)]
-        if self.metric:
-            parts.append(query.Condition("metric = ?", (self.metric,)))
-        if self.verdicts:
-            wanted = [verdict.value for verdict in self.verdicts]
-            of_metric = query.among("metric_verdict", wanted)
-            of_case = query.among("verdict", wanted)
-            text = f"{of_metric.text} OR {of_case.text}"
-            parts.append(query.Condition(text, of_metric.values + of_case.values))
-        return query.every(*parts)
-
-
 @dataclass(frozen=True, slots=True)
 class Chosen:
     """Records that were chosen."""
 
-    #: The newest first, each with the names of its chosen metrics.
-    records: list[tuple[Record, set[str | None]]]
+    #: The newest first.
+    records: list[Record]
     #: How many records match.
     matching: int
     #: Lines of the history that are no records.
     damaged: list[journal.Damaged]
 
 
-def chosen(folder: Path, choice: RecordChoice) -> Chosen:
-    """Return the chosen records; raises ValueError for an impossible choice, OSError for a file that cannot be read."""
+def chosen(
+    folder: Path, choice: query.Choice, verdicts: Sequence[Verdict] = (), limit: int = 0
+) -> Chosen:
+    """Return so many of the newest records that were chosen (0: all), with one of some verdicts (none: any).
+
+    Raises ValueError for an impossible choice, OSError for a file that cannot be read.
+    """
     with closing(query.connect(folder)) as history:
-        condition = choice.matching(history)
-        ((count,),) = query.rows(history, "count(DISTINCT record)", condition)
-        limit = choice.limit or -1
-        newest = query.rows(
-            history,
-            "file, start, json_group_array(metric) AS metrics",
-            condition,
-            f"GROUP BY record ORDER BY time DESC, file DESC, start DESC LIMIT {limit}",
-        )
-        places = _places(newest)
+        parts = [choice.condition(history), query.Condition("position = 0")]
+        if verdicts:
+            wanted = [verdict.value for verdict in verdicts]
+            parts.append(query.among("verdict", wanted))
+        condition = query.every(*parts)
+        ((count,),) = query.rows(history, "count(*)", condition)
+        newest = f"ORDER BY time DESC, file DESC, start DESC LIMIT {limit or -1}"
+        places = _places(query.rows(history, "file, start", condition, newest))
         found = query.records(folder, history, places)
         damaged = query.damaged(folder, history)
-    records = []
-    for place, row in zip(places, newest, strict=True):
-        if place not in found:
-            continue
-        record = found[place]
-        names = set(json.loads(row["metrics"]))
-        # A verdict is the metric's own; a case that no metric explains is shown whole.
-        own = {m.name for m in record.metrics if m.verdict in choice.verdicts}
-        records.append((record, names & own or names))
+    records = [found[place] for place in places if place in found]
     return Chosen(records, count, damaged)
 
 
@@ -102,42 +72,30 @@ class _DatedRow(Row):
         return self.record.where
 
 
-def table(found: Iterable[tuple[Record, set[str | None]]]) -> Table:
-    """Return a table of records with their chosen metrics, by time and place, reasons below it."""
+def table(records: Iterable[Record]) -> Table:
+    """Return a table of records with their metrics, by time and place, reasons below it."""
     lines: list[Row] = []
-    for record, metrics in found:
-        lines += _rows(record, metrics)
+    for record in records:
+        lines += _rows(record)
     return outcome.table(outcome.folded(lines))
 
 
-def _rows(record: Record, chosen: Collection[str | None]) -> Iterator[Row]:
-    """Yield a row for each chosen metric, with the bandwidth that repeats it: both are one fact, and one row."""
+def _rows(record: Record) -> Iterator[Row]:
+    """Yield a row for each metric, with the bandwidth that repeats it: both are one fact, and one row."""
     if not record.metrics:
         yield _DatedRow(record, record.verdict, _why(record))
-    metrics = {
-        metric.name: metric for metric in record.metrics if metric.name in chosen
-    }
 
     def fact(metric: MetricRecord) -> str:
-        other = outcome.repeated(record, metric)
-        if other and other.name in metrics:
-            return other.name
-        return metric.name
+        return (outcome.repeated(record, metric) or metric).name
 
-    for name, mine in grouped(metrics.values(), fact).items():
-        metric = metrics[name]
-        mine.sort(key=lambda one: one.name != name)
-        values = ", ".join(with_unit(one.median, one.unit) for one in mine)
-        if metric.spread is not None:
-            values += f" ±{metric.spread:.1%}"
-        yield _DatedRow(
-            record,
-            metric.verdict,
-            _why(metric),
-            ", ".join(one.name for one in mine),
-            values,
-            of=metric,
-        )
+    for name, mine in grouped(record.metrics, fact).items():
+        mine.sort(key=lambda metric: metric.name != name)
+        first = mine[0]
+        values = ", ".join(with_unit(metric.median, metric.unit) for metric in mine)
+        if first.spread is not None:
+            values += f" ±{first.spread:.1%}"
+        names = ", ".join(metric.name for metric in mine)
+        yield _DatedRow(record, first.verdict, _why(first), names, values, of=first)
 
 
 def _why(decided: Record | MetricRecord) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from rich.cells import cell_len
@@ -50,8 +50,6 @@ class Column:
     right: bool = False
     #: Its cells are never folded.
     whole: bool = False
-    #: Style of single characters.
-    marks: Mapping[str, str] = field(default_factory=dict)
 
 
 def columns(
@@ -100,8 +98,6 @@ class Table:
     #: Rows by the line above them, with the headings; rows below an empty line stand alone.
     blocks: Mapping[str, Sequence[Sequence[str]]]
     notes: Sequence[str] = ()
-    #: A row is one line of any length: print it with ``soft_wrap``.
-    wide: bool = False
     #: Lines below the notes.
     footer: Sequence[str] = ()
 
@@ -109,7 +105,7 @@ class Table:
         self, console: Console, options: ConsoleOptions
     ) -> Iterator[Text]:
         """Yield the lines, none of them wider than the console."""
-        width = 1 << 30 if self.wide else options.max_width
+        width = options.max_width
         shape = _Shape.fitting(self, width)
         for heading, rows in self.blocks.items():
             if heading:
@@ -182,10 +178,6 @@ class _Shape:
             _folded(console, cell, width, style=styles.get(cell, ""))
             for cell, width in zip(cells, self.widths, strict=True)
         ]
-        for column, texts in zip(self.columns, folded, strict=True):
-            for text in texts:
-                for place, mark in enumerate(text.plain):
-                    text.stylize(column.marks.get(mark, ""), place, place + 1)
         for nth in range(max(map(len, folded))):
             line = Text(no_wrap=True)
             for column, width, texts in zip(

@@ -312,8 +312,8 @@ def remarks_of(lines: Sequence[Row]) -> list[str]:
     ]
 
 
-def table(lines: Sequence[Row], wide: bool = False) -> Table:
-    """Return the rows as a table, by place; the reasons are numbered below it, and stand in the rows if it is ``wide``."""
+def table(lines: Sequence[Row]) -> Table:
+    """Return the rows as a table, by place; the reasons are numbered below it."""
     notes = Notes(reason for line in lines for reason in to_act_on(line))
     bounds = []
     for bound in ("reference", "ceiling"):
@@ -323,12 +323,10 @@ def table(lines: Sequence[Row], wide: bool = False) -> Table:
     def cells(line: Row, last: Row | None) -> tuple[str, ...]:
         numbers = notes.numbers(to_act_on(line))
         why = ""
-        if wide:
-            why = "; ".join((*line.reasons, *line.remarks))
-        elif numbers:
+        if numbers:
             why = f"[{','.join(map(str, numbers))}]"
         name = line.scenario
-        if last is not None and last.scenario == name and not wide:
+        if last is not None and last.scenario == name:
             name = ""
         figures = [getattr(line, bound) or "-" for bound in bounds]
         return (name, line.metric, line.measured, *figures, line.verdict.value, why)
@@ -336,11 +334,8 @@ def table(lines: Sequence[Row], wide: bool = False) -> Table:
     blocks = {}
     for where, mine in grouped(lines, lambda line: line.place).items():
         blocks[where] = list(map(cells, mine, [None, *mine]))
-    why = "reason" if wide else "why"
-    headings = ("scenario", "metric", "median ±spread", *bounds, "verdict", why)
+    headings = ("scenario", "metric", "median ±spread", *bounds, "verdict", "why")
     shown = columns(*headings, right=bounds, whole=("metric", "verdict"))
-    if wide:
-        return Table(shown, blocks, (), wide)
     return Table(shown, blocks, notes.texts, footer=remarks_of(lines))
 
 

@@ -49,7 +49,7 @@ def _moved(direction: str, known: float, cases: Sequence[PlannedCase]) -> str:
     return format_bytes(known)
 
 
-def table(cases: Sequence[PlannedCase], wide: bool = False) -> Table:
+def table(cases: Sequence[PlannedCase]) -> Table:
     """Return a table of the footprints and their sum, by partition and target."""
     figures = ("holds", "files", "writes", "reads", "node-minutes")
     blocks: dict[str, list[tuple[str, ...]]] = {}
@@ -66,7 +66,7 @@ def table(cases: Sequence[PlannedCase], wide: bool = False) -> Table:
                 rows.append((name_of(case), *_cells([case])))
         blocks[f"{partition}, target {target}"] = rows
     blocks[""] = [(f"{len(cases)} case(s), one at a time", *_cells(cases))]
-    return Table(columns("case", *figures, right=figures), blocks, wide=wide)
+    return Table(columns("case", *figures, right=figures), blocks)
 
 
 def listing(rows: Sequence[tuple[str, str]]) -> Table:
@@ -147,10 +147,7 @@ _SEVERITY: Final = {Outcome.OK: 0, Outcome.WARN: 1}
 def _badness(found: tuple[PlannedCase, Finding]) -> tuple[int, int]:
     """Return how bad a finding is, and how large its case."""
     case, finding = found
-    size = case.order.held_bytes
-    if finding.guard == "G14":
-        size = case.order.files
-    return _SEVERITY.get(finding.outcome, 2), size
+    return _SEVERITY.get(finding.outcome, 2), case.order.held_bytes
 
 
 def worst(
@@ -158,8 +155,7 @@ def worst(
 ) -> list[tuple[Finding, list[str]]]:
     """Return the worst finding of each guard over the cases of a target, and whom it concerns.
 
-    Of findings that are equally bad, that of the largest case stands (G14: the one with the most
-    files). Names are given of cases whose findings are not OK.
+    Of findings that are equally bad, that of the largest case stands. Names are given of cases whose findings are not OK.
     """
     guards: dict[str, list[tuple[PlannedCase, Finding]]] = {}
     for case, found in findings:

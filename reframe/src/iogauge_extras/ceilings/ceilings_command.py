@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from iogauge.cli.screen import Wide, say, show, slip
+from iogauge.cli.screen import say, show, slip
 from iogauge.core.paths import history_dir
 from iogauge.site import folders
 
@@ -15,7 +15,6 @@ def show_ceilings(
     system: Annotated[
         str, typer.Option(help="Site; if omitted, that of this host.")
     ] = "",
-    wide: Wide = False,
 ) -> None:
     """Show what each layer should carry, and what was reached."""
     from iogauge_extras.ceilings import table as report
@@ -29,6 +28,6 @@ def show_ceilings(
         names = ", ".join(folder.name for folder in sites)
         raise slip(f"no site {system!r}: expected one of {names}")
     for shown in report.of_site(history_dir(), chosen[0]):
-        show(report.table(shown, wide))
+        show(report.table(shown))
         for chain in shown.chains:
             say(f"{chain.direction}: {chain.sentence}")

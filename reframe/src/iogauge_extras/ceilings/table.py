@@ -258,7 +258,7 @@ def of_systems(folder: Path, names: Sequence[str]) -> dict[str, Shown]:
     return found
 
 
-def table(shown: Shown, wide: bool = False) -> Table:
+def table(shown: Shown) -> Table:
     """Return the chains of a partition, from the devices up to what was reached."""
     blocks: dict[str, list[tuple[str, ...]]] = {}
     for chain in shown.chains:
@@ -268,4 +268,4 @@ def table(shown: Shown, wide: bool = False) -> Table:
     headings = columns(
         "layer", "declared", "when", "carries", "lost", right=rates, whole=rates
     )
-    return Table(headings, blocks, wide=wide)
+    return Table(headings, blocks)

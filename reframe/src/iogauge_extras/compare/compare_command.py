@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from iogauge.cli.screen import Wide, show, slip, slips
+from iogauge.cli.screen import show, slip, slips
 from iogauge.core import paths, registry
 from iogauge_extras.compare import logs
 from iogauge_extras.compare.logs import CompareError
@@ -31,7 +31,6 @@ def show_comparison(
         ),
     ] = "",
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
-    wide: Wide = False,
 ) -> None:
     """Compare two sides: sets of records, records or Darshan logs."""
     if not b and not _is_log(a):
@@ -59,7 +58,7 @@ def show_comparison(
     if as_json:
         typer.echo(found.to_json())
     else:
-        show(found.render(wide))
+        show(found.render())
 
 
 def _is_log(name: str) -> bool:

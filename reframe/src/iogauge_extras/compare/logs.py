@@ -78,7 +78,7 @@ class LogComparison(Comparison):
 
     rows: tuple[FigureRow, ...]
 
-    def render(self, wide: bool = False) -> Table:
+    def render(self) -> Table:
         """Return text for a terminal."""
         values = [
             (
@@ -93,7 +93,7 @@ class LogComparison(Comparison):
         right = ("A", "B", "B / A")
         headings = columns("value", *right, "", right=right, whole=(*right, ""))
         head = f"A: {visible(self.a)}; B: {visible(self.b)}"
-        return self.below(Table(headings, {head: values}, wide=wide))
+        return self.below(Table(headings, {head: values}))
 
 
 def compare(a: Figures, b: Figures) -> LogComparison:

@@ -89,7 +89,7 @@ class Contrast(Comparison):
     #: Metrics that only one side has.
     alone: tuple[str, ...]
 
-    def render(self, wide: bool = False) -> Table:
+    def render(self) -> Table:
         """Return the contrast for a terminal."""
         rows, last = [], ""
         for ratio in self.ratios:
@@ -107,7 +107,6 @@ class Contrast(Comparison):
         table = Table(
             columns("case", "metric", *right, "", right=right, whole=("B / A",)),
             {f"A: {visible(self.a)}; B: {visible(self.b)}": rows},
-            wide=wide,
         )
         remarks = [f"note: only in {name}" for name in self.alone]
         if any(ratio.over == "samples" for ratio in self.ratios):

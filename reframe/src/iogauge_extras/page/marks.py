@@ -22,7 +22,7 @@ from iogauge.records.journal import Damaged
 from iogauge.records.record import ADDED, Record
 from iogauge.report.endings import Ending
 from iogauge.report.history_table import by_place
-from iogauge.report.layout import LOOKS, Column, Table, columns
+from iogauge.report.layout import LOOKS, Table, columns
 from iogauge.report.outcome import Notes
 from iogauge.report.ranking import Rank, dead_targets, rank_of
 from iogauge_extras.page.trouble import Alarm, Trouble
@@ -199,16 +199,14 @@ def brief(
     )
 
 
-def marks_table(ordered: Sequence[CaseStatus], wide: bool = False) -> Table:
+def marks_table(ordered: Sequence[CaseStatus]) -> Table:
     """Return a line for each case: a mark for each run, the newest verdict, and why.
 
     Each whole text is one note below the table.
     """
-    marks = {look.letter: look.style for look in LOOKS.values()}
-    runs = Column(f"last {RUNS} runs", right=True, whole=True, marks=marks)
-    case, *others = columns(
-        "case", "newest", "verdict", "why", whole=("newest", "verdict")
-    )
+    runs = f"last {RUNS} runs"
+    whole = (runs, "newest", "verdict")
+    headings = columns("case", *whole, "why", right=(runs,), whole=whole)
     notes = Notes(one.note for one in ordered if one.note)
 
     def row(status: CaseStatus) -> tuple[str, ...]:
@@ -222,7 +220,7 @@ def marks_table(ordered: Sequence[CaseStatus], wide: bool = False) -> Table:
     blocks = {}
     for where, mine in grouped(ordered, lambda status: status.newest.where).items():
         blocks[where] = list(map(row, mine))
-    return Table((case, runs, *others), blocks, notes.texts, wide)
+    return Table(headings, blocks, notes.texts)
 
 
 def marks_json(ordered: Sequence[CaseStatus], ending: Ending) -> str:
@@ -248,8 +246,8 @@ def marks_json(ordered: Sequence[CaseStatus], ending: Ending) -> str:
     return json.dumps({**ended, "status": ending.status, "cases": cases}, indent=2)
 
 
-def marks_legend(cases: Sequence[CaseStatus]) -> str:
-    """Return what the marks of some cases mean."""
-    found = {verdict for case in cases for verdict in case.verdicts}
-    texts = [f"{LOOKS[v].letter} {v.value}" for v in Verdict if v in found]
-    return ", ".join(texts)
+def marks_legend() -> str:
+    """Return what the marks mean."""
+    return ", ".join(
+        f"{look.letter} {verdict.value}" for verdict, look in LOOKS.items()
+    )

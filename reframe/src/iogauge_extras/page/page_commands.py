@@ -5,7 +5,7 @@ from __future__ import annotations
 import getpass
 import os
 import socket
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
@@ -20,7 +20,6 @@ from iogauge.cli.screen import (
     Since,
     System,
     Until,
-    Wide,
     new_console,
     say,
     show,
@@ -41,7 +40,7 @@ from iogauge_extras.page.past import ALWAYS
 from iogauge_extras.page.trouble import TEST, Alarm
 
 if TYPE_CHECKING:
-    from iogauge_extras.page.receivers import Message, Receiver
+    from iogauge_extras.page.receivers import Receiver
     from iogauge_extras.page.sheets import Sheet
 
 NOBODY = (
@@ -85,48 +84,39 @@ def raise_alarm(
     Exit status 1: trouble, and every receiver has it; 3: trouble that a receiver did not get (docs/keys.md).
     """
     now = datetime.now(timezone.utc)
-    who = by or getpass.getuser()
+    places = expect or []
     if plugin:
-        status, line = _plugin(names or [], expect or [], gate, now)
+        status, line = _plugin(names or [], places, gate, now)
         typer.echo(visible(line))
         raise typer.Exit(status)
+    mine = Notice(
+        what="acknowledged",
+        time=stamp(now),
+        by=by or getpass.getuser(),
+        reason=reason,
+    )
     with slips(ValueError, OSError):
         if silence:
-            begin, end = moment(silence[0]), moment(silence[1], end=True)
-            if not reason or end <= begin:
-                raise ValueError("--silence needs FROM before TO, and --reason TEXT")
-            notice = Notice(
-                what="silent",
-                time=stamp(now),
-                begin=stamp(begin),
-                until=stamp(end),
-                by=who,
-                reason=reason,
-            )
-            notices.append(notice)
-            return say(f"iogauge: from {notice.begin}: {notice}")
+            return _silence(silence, mine)
         if test:
-            raise typer.Exit(_test(expect or [], link))
+            wanted = _receivers(place.partition(":")[0] for place in places)
+            if not wanted:
+                raise ValueError(NOBODY)
+            raise typer.Exit(_send(TEST, link, wanted))
         known = Notices.read(now)
-        asked, alarm = _looked_at(names or [], expect or [], gate, known)
+        asked, alarm = _looked_at(names or [], places, gate, known)
         if acknowledge:
             if until is None or not reason:
                 raise ValueError("--acknowledge needs --until DATE and --reason TEXT")
-            notice = Notice(
-                what="acknowledged",
-                time=stamp(now),
-                until=stamp(until),
-                by=who,
-                reason=reason,
-            )
-            return _acknowledge(alarm, acknowledge, notice)
+            return _acknowledge(alarm, acknowledge, replace(mine, until=stamp(until)))
         new = news.news_of(alarm, asked.records, known)
         say(replace(alarm, over=new.over).text)
         if known.silence:
             return say(f"iogauge: nothing is sent: {known.silence}")
-        if send and not _deliver(new, alarm, link, now):
-            raise typer.Exit(3)
-    raise typer.Exit(int(alarm.failed))
+        status = int(alarm.failed)
+        if send:
+            status = _deliver(new, alarm, link, now) or status
+    raise typer.Exit(status)
 
 
 def _looked_at(
@@ -158,37 +148,30 @@ def _alarm_of(
     )
 
 
-def _test(expected: list[str], link: str) -> int:
-    """Send a test, and return the exit status; raises ValueError without a receiver."""
-    from iogauge_extras.page import receivers
-
-    systems = [place.partition(":")[0] for place in expected]
-    wanted = receivers.receivers(os.environ, _declared(systems, True))
-    if not wanted:
-        raise ValueError(NOBODY)
-    if _send(receivers.Message(TEST, link), wanted):
-        return 0
-    return 3
+def _silence(span: tuple[str, str], notice: Notice) -> None:
+    """Keep that nothing is sent in a time; raises ValueError for one that is none."""
+    begin, end = moment(span[0]), moment(span[1], end=True)
+    if not notice.reason or end <= begin:
+        raise ValueError("--silence needs FROM before TO, and --reason TEXT")
+    notice = replace(notice, what="silent", begin=stamp(begin), until=stamp(end))
+    notices.append(notice)
+    say(f"iogauge: from {notice.begin}: {notice}")
 
 
-def _deliver(new: Alarm, alarm: Alarm, link: str, now: datetime) -> bool:
-    """Send what is new, and keep that it was sent; return whether nobody lacks it."""
-    from iogauge_extras.page import receivers
-
+def _deliver(new: Alarm, alarm: Alarm, link: str, now: datetime) -> int:
+    """Send what is new, and keep that it was sent; return 3 if somebody lacks it, else 0."""
     systems = [trouble.where.partition(":")[0] for trouble in alarm.troubles]
-    wanted = receivers.receivers(
-        os.environ, _declared([*alarm.systems, *systems], False)
-    )
-    if not wanted:
-        if alarm.failed:
-            warn(NOBODY)
-        return not alarm.failed
-    if new.troubles or new.over:
-        if not _send(receivers.Message(new, link), wanted):
-            return False
+    wanted = _receivers([*alarm.systems, *systems])
+    if not wanted and alarm.failed:
+        warn(NOBODY)
+        return 3
+    if not wanted or not (new.troubles or new.over):
+        return 0
+    status = _send(new, link, wanted)
+    if not status:
         for notice in news.sent_notices(new, now):
             notices.append(notice)
-    return True
+    return status
 
 
 def _acknowledge(alarm: Alarm, name: str, notice: Notice) -> None:
@@ -217,32 +200,36 @@ def _plugin(
     return nagios.plugin(alarm, asked.records, now, known.silence is not None)
 
 
-def _declared(systems: Sequence[str], here: bool) -> list[Receivers]:
-    """Return the receivers that sites declare: those of some systems, or those of this host's site."""
+def _receivers(systems: Iterable[str]) -> Mapping[str, Receiver]:
+    """Return the receivers that the environment and some sites declare; of no system those of this host's site."""
+    from iogauge_extras.page import receivers
+
     every = folders.site_folders(*folders.site_dirs())
-    chosen = [folder for folder in every if folder.name in systems]
-    if here and not systems:
+    names = set(systems)
+    chosen = [folder for folder in every if folder.name in names]
+    if not names:
         chosen = folders.sites_of_host(every, socket.gethostname())[:1]
-    found: dict[Receivers, None] = {}
+    declared: dict[Receivers, None] = {}
     for folder in chosen:
         for extras in settings.partitions(folder).values():
-            found[extras.alarm] = None
-    return list(found)
+            declared[extras.alarm] = None
+    return receivers.receivers(os.environ, list(declared))
 
 
-def _send(message: Message, receivers: Mapping[str, Receiver]) -> bool:
-    """Send a message to all receivers; return whether each has it."""
-    from iogauge_extras.page.receivers import SendError
+def _send(alarm: Alarm, link: str, wanted: Mapping[str, Receiver]) -> int:
+    """Send an alarm to all receivers; return 3 if one of them has not got it, else 0."""
+    from iogauge_extras.page.receivers import Message, SendError
 
-    sent = True
-    for name, receiver in receivers.items():
+    message = Message(alarm, link)
+    status = 0
+    for name, receiver in wanted.items():
         try:
             receiver(message)
             say(f"iogauge: alarm sent: {name}")
         except SendError as error:
             warn(f"ALARM NOT SENT: {name}: {error}")
-            sent = False
-    return sent
+            status = 3
+    return status
 
 
 def show_status(
@@ -253,7 +240,6 @@ def show_status(
         bool, typer.Option("--brief", help="Ten lines: red or green.")
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
-    wide: Wide = False,
 ) -> None:
     """Show a line for each case, the worst first.
 
@@ -280,8 +266,8 @@ def show_status(
         for text, style in marks.brief(cases, alarm, new_console().width):
             say(text, style)
     else:
-        show(marks.marks_table(cases, wide))
-        say(marks.marks_legend(cases))
+        show(marks.marks_table(cases))
+        say(marks.marks_legend())
         say(f"iogauge: {alarm.ending}")
     raise typer.Exit(alarm.ending.status)
 
@@ -335,14 +321,13 @@ def write_acceptance(
     file: Path,
 ) -> int:
     """Write whether some sessions meet the criteria of their site, and return 0 if they do: ``iogauge report --acceptance``."""
-    from iogauge.report.history_table import RecordChoice, chosen
+    from iogauge.report.history_table import chosen
     from iogauge_extras.page import page, sheets
 
     with slips(ValueError, TypeError, OSError):
         if since or until:
-            choice = RecordChoice(system=system, since=since, until=until, limit=0)
-            found = chosen(paths.history_dir(), choice).records
-            records = [record for record, _ in found]
+            choice = query.Choice(system=system, since=since, until=until)
+            records = chosen(paths.history_dir(), choice).records
         else:
             records = list(sessions_of(names).records)
         systems = sorted({record.system for record in records})

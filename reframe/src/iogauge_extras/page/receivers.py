@@ -6,20 +6,18 @@ from outside goes into a block of code, in which it can neither mention anybody 
 
 from __future__ import annotations
 
-import logging
+import json
 import shlex
 import shutil
-import ssl
 import time
-import urllib.parse
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from http.client import HTTPException
 from pathlib import Path
-from typing import Final
-
-import requests
-import urllib3
+from typing import Any, Final
+from urllib import parse, request
+from urllib.error import HTTPError
 
 from iogauge.core import commands
 from iogauge.core.text import visible
@@ -33,19 +31,15 @@ SECRETS: Final = (
     "IOGAUGE_GITLAB_TOKEN",
 )
 
-#: Seconds for an answer, and before each further attempt.
+#: Seconds for an answer, and before each attempt.
 TIMEOUT: Final = 15.0
-PAUSES: Final = (2.0, 8.0)
+PAUSES: Final = (0.0, 2.0, 8.0)
 
 #: Seconds for a command.
 COMMAND_TIMEOUT: Final = 120.0
 
 #: Characters of a message; Mattermost takes 16383.
 LONGEST: Final = 12_000
-
-
-# It writes whole addresses, which are secrets.
-logging.getLogger("urllib3").setLevel(logging.CRITICAL + 1)
 
 
 class SendError(Exception):
@@ -61,27 +55,26 @@ class Message:
 
     @property
     def text(self) -> str:
-        """Plain text, cut where it is too long for a chat."""
-        text, more = self.alarm.text, ""
-        if self.link:
-            more = f"\n\n{self.link}"
-        if len(text) > LONGEST:
-            text = (
-                text[:LONGEST].rsplit("\n", 1)[0]
-                + "\n\n[cut here; the rest stands in the report]"
-            )
-        return text + more
+        """Return plain text, cut if it is too long for a chat, with the link."""
+        return "\n\n".join(filter(None, [self._body, self.link]))
+
+    @property
+    def _body(self) -> str:
+        text = self.alarm.text
+        if len(text) <= LONGEST:
+            return text
+        whole = text[:LONGEST].rpartition("\n")[0] or text[:LONGEST]
+        return f"{whole}\n\n[cut here; the rest stands in the report]"
 
     @property
     def markup(self) -> str:
-        """The same for a chat or GitLab: everything from outside stands in a block of code."""
-        body = "\n".join(self.text.removesuffix(f"\n\n{self.link}").splitlines())
+        """Return the same for a chat or GitLab: everything from outside stands in a block of code."""
         # Angle brackets are orders to Slack (<!channel>), accents end the block.
-        body = body.translate({ord("`"): "'", ord("<"): "‹", ord(">"): "›"})
-        return f"```\n{body}\n```" + (f"\n{self.link}" if self.link else "")
+        body = self._body.translate({ord("`"): "'", ord("<"): "‹", ord(">"): "›"})
+        return "\n".join(filter(None, [f"```\n{body}\n```", self.link]))
 
     def to_json(self) -> dict[str, object]:
-        """Body for a webhook: ``text`` is what Slack and Mattermost show, the rest is for programs."""
+        """Return the body for a webhook: ``text`` is what Slack and Mattermost show, the rest is for programs."""
         return {
             "text": self.markup,
             "failed": self.alarm.failed,
@@ -100,7 +93,7 @@ Receiver = Callable[[Message], None]
 def receivers(
     environment: Mapping[str, str], declared: Sequence[Receivers] = ()
 ) -> dict[str, Receiver]:
-    """Receivers that an environment and sites ask for, by name.
+    """Return the receivers that an environment and sites ask for, by name.
 
     Raises ValueError for one that is asked for by halves, and OSError for a file that cannot be read.
     """
@@ -117,31 +110,29 @@ def receivers(
         for file in site.webhook_files:
             url = Path(file).read_text(encoding="utf-8").strip()
             found[file] = partial(post_webhook, url, "")
-    url = environment.get("IOGAUGE_WEBHOOK_URL", "")
+    given = {name: environment.get(name, "") for name in (*SECRETS, *_GITLAB)}
+    url, hook_token, token = [given[name] for name in SECRETS]
     if url:
-        token = environment.get("IOGAUGE_WEBHOOK_TOKEN", "")
-        found["webhook"] = partial(post_webhook, url, token)
-    note = _note(environment)
-    if note:
-        found["note"] = note
+        found["webhook"] = partial(post_webhook, url, hook_token)
+    number = given["IOGAUGE_NOTE_ON"] or given["CI_MERGE_REQUEST_IID"]
+    if token and number:
+        api, project = given["CI_API_V4_URL"], given["CI_PROJECT_ID"]
+        if not api or not project:
+            raise ValueError(
+                "a note needs CI_API_V4_URL and CI_PROJECT_ID, which GitLab sets in its jobs"
+            )
+        place = f"{api.rstrip('/')}/projects/{parse.quote(project, safe='')}"
+        found["note"] = partial(post_note, place, number, token)
     return found
 
 
-def _note(environment: Mapping[str, str]) -> Receiver | None:
-    """Return the receiver that writes on a merge request; None if no variables ask for one."""
-    token = environment.get("IOGAUGE_GITLAB_TOKEN", "")
-    number = environment.get("IOGAUGE_NOTE_ON", "")
-    number = number or environment.get("CI_MERGE_REQUEST_IID", "")
-    if not token or not number:
-        return None
-    api = environment.get("CI_API_V4_URL", "")
-    project = environment.get("CI_PROJECT_ID", "")
-    if not api or not project:
-        raise ValueError(
-            "a note needs CI_API_V4_URL and CI_PROJECT_ID, which GitLab sets in its jobs"
-        )
-    quoted = urllib.parse.quote(project, safe="")
-    return partial(post_note, f"{api.rstrip('/')}/projects/{quoted}", number, token)
+#: Variables of GitLab's jobs, and the merge request that a note goes to.
+_GITLAB: Final = (
+    "IOGAUGE_NOTE_ON",
+    "CI_MERGE_REQUEST_IID",
+    "CI_API_V4_URL",
+    "CI_PROJECT_ID",
+)
 
 
 def send_mail(
@@ -178,15 +169,16 @@ def run_command(
     except OSError as error:
         raise SendError(f"{words[0]}: {error.strerror or error}") from None
     if done.returncode != 0:
-        said = (done.stderr.strip() or done.stdout.strip()).splitlines()
-        raise SendError(
-            f"{words[0]}: exit status {done.returncode}: {visible(said[-1]) if said else '-'}"
-        )
+        printed = (done.stderr.strip() or done.stdout.strip() or "-").splitlines()
+        text = f"{words[0]}: exit status {done.returncode}: {visible(printed[-1])}"
+        raise SendError(text)
 
 
 def post_webhook(url: str, token: str, message: Message) -> None:
     """Post the alarm as JSON; a token goes into the Authorization header. Raises :class:`SendError`."""
-    headers = {"Authorization": f"Bearer {token}"} if token else {}
+    headers = {}
+    if token:
+        headers["Authorization"] = f"Bearer {token}"
     _post(url, headers, message.to_json())
 
 
@@ -201,67 +193,57 @@ def post_note(base: str, number: str, token: str, message: Message) -> None:
 def _post(url: str, headers: Mapping[str, str], body: Mapping[str, object]) -> None:
     """Post JSON, again if the other side is late, busy or broken; what it answers is not read.
 
-    Raises :class:`SendError`, which names the host and no more of the address. urllib3 could repeat by itself,
-    but not after an answer that does not end, and it logs the whole address.
+    Raises :class:`SendError`, which names the host and no more of the address.
     """
     try:
-        parts = urllib.parse.urlsplit(url)
+        parts = parse.urlsplit(url)
         host = visible(parts.hostname or "")
     except ValueError:  # its text may hold what is secret
         host = ""
     if not host or parts.scheme not in ("http", "https"):
         raise SendError("the address is no http(s)://host/...")
-    problem = ""
-    for pause in (0.0, *PAUSES):
+    for pause in PAUSES:
         time.sleep(pause)
         try:
             status = _status(url, headers, body)
-        except (OSError, ValueError, urllib3.exceptions.HTTPError) as error:
+        except (OSError, ValueError, HTTPException) as error:
             problem = _reason(error)
             continue
         problem = f"status {status}"
-        if 200 <= status < 300:
+        if status < 300:
             return
-        if 300 <= status < 400:
+        if status < 400:
             raise SendError(f"{host}: {problem}: redirected, which is not followed")
         if status < 500 and status != 429:
             raise SendError(f"{host}: {problem}")
-    raise SendError(f"{host}: {problem}, {len(PAUSES) + 1} attempts")
+    raise SendError(f"{host}: {problem}, {len(PAUSES)} attempts")
+
+
+class _NotElsewhere(request.HTTPRedirectHandler):
+    """Follows no redirection: another host must not be given a token."""
+
+    def redirect_request(self, *_: Any) -> None:
+        """Return nothing: the redirection itself is the answer."""
 
 
 def _status(url: str, headers: Mapping[str, str], body: Mapping[str, object]) -> int:
     """Post JSON once, and return the status of the answer."""
-    with requests.post(
-        url,
-        json=body,
-        headers={"Accept-Encoding": "identity", **headers},
-        auth=_as_it_is,
-        timeout=TIMEOUT,
-        verify=_trusted(),
-        allow_redirects=False,  # another host must not be given a token
-        stream=True,
-    ) as answer:
-        return answer.status_code
-
-
-def _as_it_is(request: requests.PreparedRequest) -> requests.PreparedRequest:
-    """Leave a request without a password from ~/.netrc in a token's place."""
-    return request
-
-
-def _trusted() -> str | bool:
-    """Return the system's certificates, among which a site's own are; without any those of requests."""
-    paths = ssl.get_default_verify_paths()
-    return paths.cafile or paths.capath or True
+    said = {"Content-Type": "application/json", **headers}
+    posted = request.Request(url, json.dumps(body).encode(), said)
+    try:
+        opener = request.build_opener(_NotElsewhere)
+        with opener.open(posted, timeout=TIMEOUT) as answer:
+            return int(answer.status)
+    except HTTPError as error:
+        error.close()
+        return error.code
 
 
 def _reason(error: BaseException) -> str:
     """Return the system's own words for an error, which hold no address, else the error's name."""
-    inner: BaseException | None = error
-    while inner is not None:
-        if isinstance(inner, TimeoutError):
-            return f"no answer within {TIMEOUT:g} s"
-        if isinstance(inner, OSError) and inner.strerror:
-            return visible(inner.strerror)
-        inner = inner.__cause__ or inner.__context__
-    return type(error).__name__
+    inner = getattr(error, "reason", error)
+    if isinstance(inner, TimeoutError):
+        return f"no answer within {TIMEOUT:g} s"
+    if isinstance(inner, OSError) and inner.strerror:
+        return visible(inner.strerror)
+    return type(inner).__name__
