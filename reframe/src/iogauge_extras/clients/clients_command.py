@@ -12,7 +12,7 @@ from iogauge.cli.nodes import launch
 from iogauge.core.paths import JOB_FILES
 from iogauge.core.text import some, visible
 from iogauge_extras.clients import health, meeting
-from iogauge_extras.clients.line import TWICE, started
+from iogauge_extras.clients.line import started
 from iogauge_extras.clients.questions import QUESTIONS
 
 #: Questions of seconds: all but the long listing.
@@ -21,10 +21,11 @@ _QUICK: Final = tuple(name for name in QUESTIONS if name != "listing")
 #: Seconds in which a mount must answer.
 _LOOK_S: Final = 2.0
 
-_STATES: Final[dict[meeting.State, State]] = {
-    "holds": "ok",
-    "not claimed": "detail",
-    "does not hold": "problem",
+#: How an answer is shown, and what to do.
+_STATES: Final[dict[meeting.State, tuple[State, str]]] = {
+    "holds": ("ok", ""),
+    "not claimed": ("detail", ""),
+    "does not hold": ("problem", "look at the mount options of the clients"),
 }
 
 
@@ -34,26 +35,20 @@ def _answers(place: Place, lines: meeting.Lines) -> Iterator[Answer]:
     target = place.extras.target
     seen = meeting.look(lines, target.path, _LOOK_S)
     options = str(place.extras.expect.get("mount.options", ""))
-    for difference in health.compare(seen, target, options):
-        state: State = "problem" if difference.grave else "note"
-        who = f"client {some(difference.clients)}"
-        yield Answer(state, who, difference.text, difference.remedy)
+    yield from health.compare(seen, target, options)
     yield Answer("ok", subject, f"{len(seen)}: {some([*seen])}")
-    well = {name: line for name, line in lines.items() if not seen[name]["problem"]}
+    well = {name: view for name, view in seen.items() if not view["problem"]}
     if len(well) < 2:
         return
-    first = next(iter(well.values()))
-    session = f"clients-{os.uname().nodename}-{os.getpid()}"
-    words = {"session": session, "case": "clients", "time_limit_s": 600}
-    first.tell({"ask": "make", "path": target.path, **words})
+    working = {name: lines[name] for name in well}
+    first = next(iter(working.values()))
+    first.ask("make", target.path, f"clients-{os.uname().nodename}-{os.getpid()}")
     made = first.hear()
-    if "refused" in made:
-        raise OSError(f"they have no directory to meet in: {made['answer']}")
-    for answer in meeting.ask_all(well, seen, made["answer"], _QUICK):
-        remedy = ""
-        if answer.state == "does not hold":
-            remedy = "look at the mount options of the clients"
-        yield Answer(_STATES[answer.state], subject, visible(str(answer)), remedy)
+    if isinstance(made, str):
+        raise OSError(f"they have no directory to meet in: {made}")
+    for answer in meeting.ask_all(working, well, made[0], _QUICK):
+        state, remedy = _STATES[answer.state]
+        yield Answer(state, subject, visible(str(answer)), remedy)
 
 
 @probe(
@@ -62,10 +57,10 @@ def _answers(place: Place, lines: meeting.Lines) -> Iterator[Answer]:
 )
 def of_partition(place: Place) -> Iterator[Answer]:
     """Ask all clients of a partition at once, and let them work in one directory."""
-    count = place.extras.scale.nodes
     start = launch(place.partition, place.extras)
-    if not start:
-        start, count = [*TWICE], 2
+    count = 1
+    if start:
+        count = place.extras.scale.nodes
     agent = ["/bin/sh", str(JOB_FILES / "agent.sh"), sys.executable, "client"]
     try:
         with started([*start, *agent], count, place.extras.interface or "") as lines:

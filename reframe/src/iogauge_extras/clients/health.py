@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from typing import Final
 
+from iogauge.cli.answers import Answer, State
 from iogauge.core.groups import grouped
 from iogauge.core.text import some
-from iogauge.core.units import format_bytes
 from iogauge.node.identity import differ
 from iogauge.site.extras import Target
 from iogauge_extras.clients.meeting import Seen
-
-#: Seconds that clocks may differ by, and share of the room that clients may see differently.
-CLOCKS_S: Final = 1.0
-_ROOM: Final = 0.01
 
 #: Facts that all clients must share, and what they are called.
 _ALIKE: Final = {
@@ -27,19 +22,36 @@ _ALIKE: Final = {
     "version": "client",
 }
 
+#: Numbers that all clients must share: by how much they may differ, what is said of one that does, and what to do.
+_NEAR: Final = {
+    "free": (
+        0.01,
+        "sees {:.1%} of the space free, most see {:.1%}",
+        "look for targets that it does not reach",
+    ),
+    "inodes": (
+        0.01,
+        "sees {:.1%} of the inodes free, most see {:.1%}",
+        "look for metadata targets that it does not reach",
+    ),
+    "ahead": (
+        1.0,
+        "its clock is {:+.1f} s from the asking host's, most are {:+.1f} s",
+        "set it (chronyc makestep)",
+    ),
+}
 
-@dataclass(frozen=True, slots=True)
-class Difference:
-    """What some clients have otherwise."""
 
-    clients: tuple[str, ...]
-    text: str
-    remedy: str
-    #: Whether nothing on these clients can be trusted.
-    grave: bool = True
+def _answer(
+    clients: Sequence[str], text: str, remedy: str, *, grave: bool = True
+) -> Answer:
+    state: State = "problem"
+    if not grave:
+        state = "note"
+    return Answer(state, f"client {some(clients)}", text, remedy)
 
 
-def compare(clients: Seen, target: Target, options: str = "") -> Iterator[Difference]:
+def compare(clients: Seen, target: Target, options: str = "") -> Iterator[Answer]:
     """Yield what clients have otherwise, the gravest first, from their views by name.
 
     ``options`` are mount options that the site expects, separated by commas.
@@ -48,42 +60,45 @@ def compare(clients: Seen, target: Target, options: str = "") -> Iterator[Differ
     for name, seen in clients.items():
         if seen["problem"]:
             text = f"{target.path} {seen['problem']}"
-            remedy = "mount the target there, or look at its network"
-            yield Difference((name,), text, remedy)
+            yield _answer(
+                [name], text, "mount the target there, or look at its network"
+            )
         else:
             well[name] = seen
     for fact, what in _ALIKE.items():
         yield from _unlike(well, fact, what, getattr(target, fact, None) or "")
-    yield from _lacking(well, options)
+    expected = set(filter(None, options.split(",")))
+    for mounted, names in grouped(well, lambda name: well[name]["options"]).items():
+        lacks = some(sorted(expected - set(mounted.split(","))))
+        if lacks:
+            text = f"mounted without {lacks}, which the site expects"
+            yield _answer(names, text, f"mount it with -o {lacks}")
+    yield from _far(well)
     for name, seen in well.items():
-        usual = statistics.median_low(view["free"] for view in well.values())
-        if abs(seen["free"] - usual) > _ROOM * seen["bytes"]:
-            text = f"sees {format_bytes(seen['free'])} free, most see {format_bytes(usual)}"
-            remedy = "look for targets that it does not reach"
-            yield Difference((name,), text, remedy)
         if seen["apart"]:
             text = f"not connected to {some(seen['apart'])}"
-            remedy = "look at its network (lctl ping, lfs check)"
-            yield Difference((name,), text, remedy)
+            yield _answer([name], text, "look at its network (lctl ping, lfs check)")
         if seen["log"]:
             text = f"the kernel's log: {seen['log'][-1]}"
-            yield Difference((name,), text, "dmesg has more", grave=False)
-    for name, seen in clients.items():
-        usual = statistics.median_low(view["ahead"] for view in clients.values())
-        apart = seen["ahead"] - usual
-        if abs(apart) > CLOCKS_S:
-            text = f"its clock is {apart:+.1f} s beside the others"
-            yield Difference((name,), text, "set it (chronyc makestep)")
+            yield _answer([name], text, "dmesg has more", grave=False)
 
 
-def _by(clients: Seen, fact: str) -> dict[str, list[str]]:
-    """Return the clients by a fact of theirs."""
-    return grouped(clients, lambda name: clients[name][fact])
+def _far(clients: Seen) -> Iterator[Answer]:
+    """Yield the clients whose numbers are not those of most."""
+    for fact, (most, words, remedy) in _NEAR.items():
+        shared = [seen[fact] for seen in clients.values()]
+        if fact == "ahead":
+            # The asking host has a clock, too.
+            shared.append(0.0)
+        for name, seen in clients.items():
+            usual = statistics.median_low(shared)
+            if abs(seen[fact] - usual) > most:
+                yield _answer([name], words.format(seen[fact], usual), remedy)
 
 
-def _unlike(clients: Seen, fact: str, what: str, declared: str) -> Iterator[Difference]:
+def _unlike(clients: Seen, fact: str, what: str, declared: str) -> Iterator[Answer]:
     """Yield the clients whose fact is not what the site declares, else not that of most; of a list what one of both lacks."""
-    groups = _by(clients, fact)
+    groups = grouped(clients, lambda name: clients[name][fact])
     usual = declared or max(groups, key=lambda value: len(groups[value]), default="")
     whose, remedy = "the others have", "make the clients alike"
     if declared:
@@ -96,16 +111,4 @@ def _unlike(clients: Seen, fact: str, what: str, declared: str) -> Iterator[Diff
             own = set(value.split(","))
             more, lacks = some(sorted(own - theirs)), some(sorted(theirs - own))
             text = f"{what}: {more or 'none more'}; {whose} {lacks or 'none more'}"
-            yield Difference(tuple(names), text, remedy)
-
-
-def _lacking(clients: Seen, options: str) -> Iterator[Difference]:
-    """Yield the clients that are mounted without an option that the site expects."""
-    for option in filter(None, options.split(",")):
-        lacking = []
-        for mounted, names in _by(clients, "options").items():
-            if option not in mounted.split(","):
-                lacking += names
-        if lacking:
-            text = f"mounted without {option}, which the site expects"
-            yield Difference(tuple(lacking), text, f"mount it with -o {option}")
+            yield _answer(names, text, remedy)

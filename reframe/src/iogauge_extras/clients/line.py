@@ -31,8 +31,8 @@ _END_S: Final = 10.0
 #: The longest line.
 _MOST_BYTES: Final = 64 << 20
 
-#: Starts what follows twice on this host.
-TWICE: Final = ("sh", "-c", '"$@" & "$@"; wait', "sh")
+#: Starts what follows twice on a host.
+_TWICE: Final = ("sh", "-c", '"$@" & "$@"; wait', "sh")
 
 
 class NodeError(OSError):
@@ -46,6 +46,10 @@ class Line:
         self.host = host
         self.connection = connection
         self._file = connection.makefile("rwb")
+
+    def ask(self, method: str, *words: object, before: Sequence[object] = ()) -> None:
+        """Ask a client for what a method of it returns; ``before`` is what all answered to the step before."""
+        self.tell([method, words, before])
 
     def tell(self, value: object) -> None:
         """Send a line."""
@@ -70,12 +74,14 @@ class Line:
 def started(
     start: Sequence[str], count: int, interface: str
 ) -> Iterator[dict[str, Line]]:
-    """Start so many clients; yield the connections by host, and end the clients.
+    """Start so many clients, but two instead of a single one; yield the connections by host, and end the clients.
 
     ``start`` are the words that start them; they get an address, a port and a password behind them. They share no stream with
     this process: a client that hangs on dead storage must keep nobody waiting. Raises :class:`NodeError` if they do not all
     join, with the last line that they complained of.
     """
+    if count == 1:
+        start, count = [*_TWICE, *start], 2
     password = uuid.uuid4().hex
     address = address_of(interface)
     with (

@@ -1,7 +1,6 @@
-"""What clients found together, and what of it their mounts claim.
+"""Clients that look and work together: what they see of their mounts, and their answers to questions.
 
-A file system may not claim something: NFS promises close-to-open consistency alone (nfs(5), DATA AND METADATA COHERENCE), and
-a mount option can make locks local (``localflock``, ``local_lock``). What no client claims is "not claimed", whatever was found.
+What no client's mount claims is "not claimed", whatever was found.
 """
 
 from __future__ import annotations
@@ -17,8 +16,8 @@ from iogauge.core.groups import grouped
 from iogauge.core.paths import expand
 from iogauge.core.text import some
 from iogauge.core.untrusted import Plain
-from iogauge_extras.clients.line import ANSWER_S, TWICE, Line, NodeError, started
-from iogauge_extras.clients.questions import QUESTIONS
+from iogauge_extras.clients.line import ANSWER_S, Line, NodeError, started
+from iogauge_extras.clients.questions import QUESTIONS, Question, unclaimed
 
 #: Version of the questions: one that asks otherwise has another.
 _VERSION: Final = "2"
@@ -58,83 +57,62 @@ class Noted(Plain):
 
 
 def look(lines: Lines, path: str, seconds: float) -> dict[str, dict[str, Any]]:
-    """Return each client's view of a path, with the seconds that its clock is ahead of this one's."""
-    asked = {}
+    """Return each client's view of a path, with the seconds that its clock is at least ahead of this one's."""
+    ahead = {}
     for name, line in lines.items():
-        line.tell({"ask": "look", "path": path, "seconds": seconds})
-        asked[name] = time.time()
+        asked = time.time()
+        line.ask("clock")
+        clock = line.hear()
+        # It looked after it was asked, and before it was heard.
+        ahead[name] = min(0.0, clock - asked) + max(0.0, clock - time.time())
+    for line in lines.values():
+        line.ask("look", path, seconds)
     seen = {}
     for name, line in lines.items():
-        seen[name] = line.hear(seconds + ANSWER_S)["answer"]
-        # A client looks at its clock when it is asked; its answer may be late.
-        seen[name]["ahead"] = seen[name]["clock"] - asked[name]
+        seen[name] = line.hear(seconds + 2 * ANSWER_S) | {"ahead": ahead[name]}
     return seen
 
 
-def _found(lines: Lines, seconds: float, question: str, **words: Any) -> dict[str, str]:
-    """Let clients answer a question together; return by name what does not hold, or was refused."""
-    for name, line in lines.items():
-        line.tell({"ask": question, "name": name, "names": [*lines], **words})
-    answers: dict[str, str] = {}
-    while len(answers) < len(lines):
-        gathered = {}
-        for name in lines.keys() - answers.keys():
-            said = lines[name].hear(seconds)
-            if "value" in said:
-                gathered[name] = said["value"]
-            else:
-                answers[name] = said["answer"]
-        for name in gathered:
-            lines[name].tell(gathered)
-    return answers
+def _wrong(lines: Lines, question: Question, seconds: float) -> dict[str, str]:
+    """Let clients do the steps of a question; return by name what does not hold first, or was refused."""
+    numbers = {name: number for number, name in enumerate(lines)}
+    names = [*lines]
+    groups = {"all": names, "first": names[:1], "others": names[1:]}
+    wrong: dict[str, str] = {}
+    before: list[Any] = []
+    for step in question.steps:
+        who, _, what = step.partition(" ")
+        for name in groups[who]:
+            own = numbers[name]
+            words = what.format(own=own, next=(own + 1) % len(names)).split()
+            lines[name].ask(*words, before=before)
+        answers = {name: lines[name].hear(seconds) for name in groups[who]}
+        for name, answer in answers.items():
+            if isinstance(answer, str) and answer:
+                wrong.setdefault(name, answer)
+        before = [*answers.values()]
+    return wrong
 
 
-_LOCAL: Final = {"flock": "flock", "fcntl": "posix"}
-_BEYOND_NFS: Final = ("append", "unlinked", "rename", "times", "mmap")
-#: Seen on GlusterFS with its default caches.
-_BEYOND_FUSE: Final = ("unlinked", "times", "mmap")
-
-
-def unclaimed(question: str, kind: str, options: str) -> str:
-    """Return why a mount does not claim what a question asks; empty if it does."""
-    mounted = set(options.split(","))
-    is_nfs = kind in ("nfs", "nfs4")
-    if question in _LOCAL:
-        local = {"localflock", "noflock", "local_lock=all"}
-        # Lustre shows "nolock" where its locks work.
-        if is_nfs:
-            local |= {"nolock", f"local_lock={_LOCAL[question]}"}
-        if local & mounted:
-            return f"mounted with {min(local & mounted)}"
-        if kind == "lustre" and "flock" not in mounted:
-            return "mounted without flock"
-    if is_nfs and question in _BEYOND_NFS:
-        return "NFS promises close-to-open consistency alone"
-    if kind.startswith("fuse") and question in _BEYOND_FUSE:
-        return "a FUSE client may keep what it knows for a second"
-    return ""
-
-
-def judged(question: str, found: Mapping[str, str], seen: Seen) -> Answer:
-    """Return the answer to a question from what clients found, and how each of them is mounted.
+def judged(question: Question, wrong: Mapping[str, str], seen: Seen) -> Answer:
+    """Return the answer to a question from what does not hold, and how each client is mounted.
 
     If some claim it and others do not, it does not hold between them, and the text says who does not.
     """
-    sentence = (QUESTIONS[question].__doc__ or "").rstrip(".")
-    wrong = grouped(found, lambda name: found[name])
-    wrong.pop("", None)
     if not wrong:
-        return Answer(sentence, "holds")
+        return Answer(question.sentence, "holds")
     whys = {}
-    for name in found:
-        whys[name] = unclaimed(question, seen[name]["type"], seen[name]["options"])
-    reasons = grouped(found, lambda name: whys[name])
-    state: State = "does not hold" if "" in reasons else "not claimed"
-    reasons.pop("", None)
+    for name, view in seen.items():
+        whys[name] = unclaimed(question, view["type"], view["options"])
+    state: State = "does not hold"
+    if all(whys.values()):
+        state = "not claimed"
     texts = []
-    for text, names in [*wrong.items(), *reasons.items()]:
-        texts.append(f"{some(sorted(names))}: {text}")
-    return Answer(sentence, state, "; ".join(texts))
+    for found in (wrong, whys):
+        for text, names in grouped(found, found.__getitem__).items():
+            if text:
+                texts.append(f"{some(sorted(names))}: {text}")
+    return Answer(question.sentence, state, "; ".join(texts))
 
 
 def ask_all(
@@ -146,25 +124,27 @@ def ask_all(
     seconds: float = ANSWER_S,
 ) -> tuple[Answer, ...]:
     """Return the answers of clients to some questions, from their work in a directory; raises NodeError if one has gone."""
+    for number, (name, line) in enumerate(lines.items()):
+        line.ask("sit", path, number, len(lines), entries)
+        refused = line.hear()
+        if refused:
+            raise NodeError(f"{name}: {refused}")
     answers = []
-    for question in questions:
-        found = _found(lines, seconds, question, path=path, entries=entries)
-        answers.append(judged(question, found, seen))
+    for name in questions:
+        question = QUESTIONS[name]
+        answers.append(judged(question, _wrong(lines, question, seconds), seen))
     return tuple(answers)
 
 
 def judge_semantics(words: Sequence[str]) -> int:
     """Ask the clients of a job, by the agent's command ``semantics DIR NODES ENTRIES OUT INTERFACE START...``.
 
-    On one node there are two clients. Writes the answers to OUT as JSON; returns the exit status. Raises NodeError if a
-    client has no target: the others' answers would not be those of all.
+    Writes the answers to OUT as JSON; returns the exit status. Raises NodeError if a client has no target: the others' answers
+    would not be those of all.
     """
     directory, nodes, entries, out, interface, *start = words
     path = expand(directory)
-    count = int(nodes)
-    if count == 1:
-        start, count = [*TWICE, *start], 2
-    with started([*start, "client"], count, interface) as lines:
+    with started([*start, "client"], int(nodes), interface) as lines:
         seen = look(lines, path, _PATIENCE_S)
         for name, view in seen.items():
             if view["problem"]:

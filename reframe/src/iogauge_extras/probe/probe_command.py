@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import os
 import time
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -19,15 +18,16 @@ from iogauge.core import processes
 from iogauge.core.paths import replace_file
 from iogauge.core.text import some, visible
 from iogauge.core.units import format_bytes
+from iogauge.guards import preflight
+from iogauge.guards.finding import Outcome
 from iogauge.node import view
-from iogauge.node.identity import differ
 from iogauge.node.kinds import Traits, traits
 from iogauge.report.export import plugin_line
 from iogauge.site import folders, settings
 from iogauge.site.extras import PartitionExtras, Target
 from iogauge.workspace import directory, lock
 from iogauge_extras.probe import probe_lines, slowdown, small_load
-from iogauge_extras.probe.slowdown import IN_A_ROW, NEEDED, Line, Stretch, shown
+from iogauge_extras.probe.slowdown import IN_A_ROW, NEEDED, Line, shown
 
 #: Seconds after which another node's newest probe says nothing of now.
 _FRESH_S: Final = 3600
@@ -38,55 +38,25 @@ _CRITICAL: Final = 5.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class State:
-    """What is known of a partition's target after a probe, or without one."""
+    """What is known of a partition's target after a probe of this node, or without one."""
 
     place: str
-    node: str
-    #: Seconds since the epoch.
-    time: int
-    #: Why nothing was measured now; empty if it was.
-    skipped: str
-    #: Probes that the newest was compared with, and its factors.
-    compared: int
-    factors: dict[str, float]
-    #: Whether the newest probe was slow.
-    newest_is_slow: bool
-    #: The time in which it is slow; None if it is not.
-    slow: Stretch | None
-    #: Other nodes that probed it just now: slow for them too, and as usual.
-    also_slow: tuple[str, ...]
-    as_usual: tuple[str, ...]
-    #: Why its reads prove nothing; empty if they do.
-    unproven: str
+    #: That of a monitoring plugin: 0 as usual or not probed, 1 slow, 2 very slow or no answer, 3 not known.
+    status: int
+    text: str
+    factors: Mapping[str, float]
 
     @property
-    def status(self) -> int:
-        """Return the status of a monitoring plugin: 0 as usual, 1 slow, 2 very slow or no answer, 3 not known."""
-        if self.slow:
-            worst = max(self.slow.factors.values(), default=0.0)
-            return 2 if self.slow.problem or worst >= _CRITICAL else 1
-        return 0 if self.factors or self.skipped else 3
+    def is_slow(self) -> bool:
+        """Return whether the target is slow now."""
+        return self.status in (1, 2)
 
     def __str__(self) -> str:
-        if self.slow:
-            what = self.slow.problem or f"{self.slow} the usual time"
-            text = f"slow since {clock(self.slow.start)} on {self.node}: {what}"
-            if self.as_usual:
-                text += f". {some(self.as_usual)}: as usual; look at {self.node} first"
-            elif self.also_slow:
-                text += f". Slow on {some(self.also_slow)} too: look at the target"
-            return f"{self.place}: {text}"
-        if self.skipped:
-            return f"{self.place}: not probed: {self.skipped}"
-        text = f"{self.compared} of {NEEDED} probes on {self.node}: too few to compare with"
-        if self.factors:
-            how = "slower" if self.newest_is_slow else "as usual"
-            text = f"{how} on {self.node}: {shown(self.factors)} the usual time ({self.compared} probes)"
-        if self.newest_is_slow:
-            text += f". {IN_A_ROW} in a row make it slow"
-        if self.unproven:
-            text += f". Reads do not count: {self.unproven}"
-        return f"{self.place}: {text}"
+        return f"{self.place}: {self.text}"
+
+
+def _node() -> str:
+    return os.uname().nodename
 
 
 def clock(moment: int) -> str:
@@ -97,18 +67,15 @@ def clock(moment: int) -> str:
     return time.strftime(form, time.gmtime(moment))
 
 
-def _traits_of(path: str, target: Target) -> Traits:
+def _traits_of(target: Target) -> Traits:
     """Return what is known of the target's client; raises OSError if something else is mounted there, or memory."""
-    seen = view.look(path)
-    kind = seen.mount.type
-    if kind != target.type or differ(target.uuid or "", seen.uuid):
-        declared = f"{target.type} {target.uuid or ''}".strip()
-        raise OSError(
-            f"{path} is {kind} {seen.uuid}; the site declares {declared}: mount it, or correct the site"
-        )
+    seen = view.look(target.path)
+    finding = preflight.identity(target, [seen])
+    if finding.outcome is Outcome.INVALID:
+        raise OSError(str(finding))
     known = traits(target.type, target.cache, target.honours_o_direct).over(seen.below)
     if known.cache == "memory":
-        raise OSError(f"{path} lies in memory: {known.why or kind}")
+        raise OSError(f"{target.path} lies in memory: {known.why or target.type}")
     return known
 
 
@@ -132,48 +99,63 @@ def _load(
     A case takes the lock before it looks for directories of probes, and waits for them. So one of both sees the other.
     """
     _require_free(places)
-    path = extras.target.path
-    name = f"{lock.PROBE}{os.uname().nodename}-{os.getpid()}"
-    place = directory.create(path, name, "probe", time_limit_s=_FRESH_S)
+    name = f"{lock.PROBE}{_node()}-{os.getpid()}"
+    place = directory.create(extras.target.path, name, "probe", time_limit_s=_FRESH_S)
     try:
         _require_free(places)
-        known = _traits_of(path, extras.target)
+        known = _traits_of(extras.target)
         os.nice(extras.probe.niceness)
         return small_load.measure(place, known, now, lambda: report(1))
     finally:
         directory.remove(os.path.dirname(place))
 
 
-def _state(place: str, now: int, skipped: str = "") -> State:
-    """Return the state of this node's target from its lines, beside that of the other nodes."""
-    own = os.uname().nodename
-    lines = [Line(time=now)]
-    also_slow = []
+def _others(place: str, now: int) -> str:
+    """Return what other nodes that probed just now say of a target that is slow here, and what to look at."""
+    slow = []
     as_usual = []
     for node in probe_lines.nodes(*place.split(":")):
-        known = probe_lines.recent(node, now)
-        if node.name == own:
-            lines = known
-        elif not known or known[-1].time < now - _FRESH_S:
+        lines = probe_lines.recent(node, now)
+        is_old = not lines or lines[-1].time < now - _FRESH_S
+        if is_old or node.name == _node():
             continue
-        elif slowdown.current(known):
-            also_slow.append(node.name)
-        elif known[-1].factors:
+        if slowdown.current(lines):
+            slow.append(node.name)
+        elif lines[-1].factors:
             as_usual.append(node.name)
-    newest = lines[-1]
-    return State(
-        place=place,
-        node=own,
-        time=now,
-        skipped=skipped,
-        compared=len(slowdown.baseline(lines, now + 1)),
-        factors=newest.factors,
-        newest_is_slow=bool(newest.slow),
-        slow=slowdown.current(lines),
-        also_slow=tuple(also_slow),
-        as_usual=tuple(as_usual),
-        unproven=newest.unproven,
-    )
+    if as_usual:
+        return f". {some(as_usual)}: as usual; look at {_node()} first"
+    if slow:
+        return f". Slow on {some(slow)} too: look at the target"
+    return ""
+
+
+def _state(place: str, now: int, skipped: str = "") -> State:
+    """Return the state of this node's target from its lines."""
+    own = _node()
+    node = probe_lines.folder(*place.split(":")) / own
+    lines = probe_lines.recent(node, now) or [Line(time=now)]
+    newest, slow = lines[-1], slowdown.current(lines)
+    compared = len(slowdown.baseline(lines, now + 1))
+    status = 0
+    if slow:
+        status = 1
+        if slow.problem or max(slow.factors.values()) >= _CRITICAL:
+            status = 2
+        text = f"slow since {clock(slow.start)} on {own}: {slow}{_others(place, now)}"
+    elif skipped:
+        text = f"not probed: {skipped}"
+    elif newest.factors:
+        how = "as usual"
+        if newest.slow:
+            how = f"slower, and slow if {IN_A_ROW} in a row are,"
+        text = f"{how} on {own}: {shown(newest.factors)} the usual time ({compared} probes)"
+    else:
+        status = 3
+        text = f"{compared} of {NEEDED} probes on {own}: too few to compare with"
+    if newest.unproven and not skipped:
+        text += f". Reads do not count: {newest.unproven}"
+    return State(place=place, status=status, text=text, factors=newest.factors)
 
 
 def probe_once(place: str, extras: PartitionExtras, now: int) -> State:
@@ -183,7 +165,7 @@ def probe_once(place: str, extras: PartitionExtras, now: int) -> State:
     answer, or has wrong data, is a line too. Raises OSError if the target cannot be used, or the line not be written.
     """
     system, _, partition = place.partition(":")
-    node = probe_lines.folder(system, partition) / os.uname().nodename
+    node = probe_lines.folder(system, partition) / _node()
     lines = probe_lines.recent(node, now)
     # Of today (UTC).
     moved = sum(line.moved for line in lines if line.time >= now - now % 86400)
@@ -229,39 +211,39 @@ def _places(names: Sequence[str]) -> dict[str, PartitionExtras]:
     for name in names:
         system, _, wanted = name.partition(":")
         known = settings.partitions(folders.site_dir(system))
-        chosen = [partition for partition in known if wanted in ("", partition)]
-        if not chosen:
+        targets = set()
+        for partition, extras in known.items():
+            path = extras.target.path
+            if wanted in ("", partition) and path not in targets:
+                targets.add(path)
+                found[f"{system}:{partition}"] = extras
+        if not targets:
             names_known = ", ".join(known) or f"none, see iogauge check {system}"
             raise slip(f"{name}: no such partition; known: {names_known}")
-        firsts: dict[str, str] = {}
-        for partition in chosen:
-            firsts.setdefault(known[partition].target.path, partition)
-        for partition in firsts.values():
-            found[f"{system}:{partition}"] = known[partition]
     return found
-
-
-#: Names of the Prometheus metrics, and what they are.
-_FACTOR: Final = "iogauge_probe_slowdown", "how many times slower than usual"
-_SLOW: Final = "iogauge_probe_slow", "1 if the target is slow now"
 
 
 def openmetrics(states: Sequence[State]) -> str:
     """Return the states for the textfile collector of node_exporter."""
     registry = CollectorRegistry()
-    factor = Gauge(*_FACTOR, ["place", "node", "group"], registry=registry)
-    slow = Gauge(*_SLOW, ["place", "node"], registry=registry)
+    labels = ["place", "node"]
+    text = "how many times slower than usual"
+    factor = Gauge(
+        "iogauge_probe_slowdown", text, [*labels, "group"], registry=registry
+    )
+    text = "1 if the target is slow now"
+    slow = Gauge("iogauge_probe_slow", text, labels, registry=registry)
     for state in states:
-        slow.labels(state.place, state.node).set(state.slow is not None)
+        slow.labels(state.place, _node()).set(state.is_slow)
         for group, value in state.factors.items():
-            factor.labels(state.place, state.node, group).set(value)
+            factor.labels(state.place, _node(), group).set(value)
     return generate_latest(registry).decode()
 
 
 def _nagios(states: Sequence[State]) -> int:
     """Print one line as a monitoring plugin does, and return its status."""
-    order = {0: 0, 3: 1, 1: 2, 2: 3}
-    worst = max(states, key=lambda state: order[state.status])
+    # 3, not known, is worse than 0 alone.
+    worst = max(states, key=lambda state: [0, 3, 1, 2].index(state.status))
     figures = []
     for state in states:
         for group, factor in state.factors.items():
@@ -277,9 +259,6 @@ def probe(
         typer.Option(
             "--nagios", help="One line and a status as monitoring plugins have them."
         ),
-    ] = False,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="The states as JSON.")
     ] = False,
     metrics: Annotated[
         Path | None,
@@ -305,10 +284,6 @@ def probe(
         replace_file(metrics, openmetrics(states).encode())
     if nagios:
         raise typer.Exit(_nagios(states))
-    if as_json:
-        rows = [asdict(state) | {"status": state.status} for state in states]
-        typer.echo(json.dumps(rows, indent=2))
-    else:
-        for state in states:
-            say(str(state), "red" if state.slow else "")
-    raise typer.Exit(int(any(state.slow for state in states)))
+    for state in states:
+        say(str(state), "red" if state.is_slow else "")
+    raise typer.Exit(int(any(state.is_slow for state in states)))

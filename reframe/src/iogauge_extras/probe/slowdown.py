@@ -142,7 +142,7 @@ class Stretch:
     problem: str = ""
 
     def __str__(self) -> str:
-        return self.problem or shown(self.factors)
+        return self.problem or f"{shown(self.factors)} the usual time"
 
 
 def stretches(lines: Sequence[Line]) -> list[Stretch]:

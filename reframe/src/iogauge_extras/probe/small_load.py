@@ -43,7 +43,7 @@ _COUNTED: Final = 0.95
 
 
 class WrongData(OSError):
-    """What was read is not what was written. The message names the file, the place and the target."""
+    """What was read is not what was written. The message names the file."""
 
 
 def _waited() -> str:
@@ -96,7 +96,9 @@ def _flush_s(fd: int) -> float:
 
 
 def _metadata(directory: str, alive: Alive) -> tuple[float, float]:
-    """Make files and remove them; return how many of each a second."""
+    """Make files in a new directory and remove them; return how many of each a second."""
+    directory += "/names"
+    os.mkdir(directory, 0o700)
     names = [f"{directory}/file{number}" for number in range(_FILES)]
     fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
     try:
@@ -127,17 +129,15 @@ def measure(directory: str, traits: Traits, now: int, alive: Alive = bool) -> Li
     path = f"{directory}/data"
     flags = os.O_DIRECT if traits.honours_o_direct else 0
     # O_DIRECT needs memory of whole pages.
-    content, memory = mmap.mmap(-1, _BYTES), mmap.mmap(-1, _BYTES)
-    content[:], memory[:] = os.urandom(_BYTES), bytes(_BYTES)
-    wanted, found = memoryview(content), memoryview(memory)
-    small = memoryview(mmap.mmap(-1, _SMALL))
+    wanted, found = memoryview(mmap.mmap(-1, _BYTES)), memoryview(mmap.mmap(-1, _BYTES))
+    wanted[:] = os.urandom(_BYTES)
 
     def write(place: int) -> None:
         if os.pwrite(fd, wanted[place : place + _BLOCK], place) != _BLOCK:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
 
-    def read(place: int) -> None:
-        os.preadv(fd, [found[place : place + _BLOCK]], place)
+    def read(place: int, size: int = _BLOCK) -> None:
+        os.preadv(fd, [found[place : place + size]], place)
 
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | flags, 0o600)
     with contextlib.closing(open(fd, "r+b", buffering=0)):
@@ -151,23 +151,18 @@ def measure(directory: str, traits: Traits, now: int, alive: Alive = bool) -> Li
         if not flags:
             files.evict([path])
             os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_RANDOM)
-        places = random.sample(range(0, size, _SMALL), _SMALL_READS)
-        small_times = _until_late(
-            places, lambda place: os.preadv(fd, [small], place), alive
-        )
+        places = random.sample(range(0, done, _SMALL), _SMALL_READS)
+        small = _until_late(places, lambda place: read(place, _SMALL), alive)
         counted = _fetched() - before
-    for place in range(0, done, _BLOCK):
-        if wanted[place : place + _BLOCK] != found[place : place + _BLOCK]:
-            number = place // _BLOCK
-            raise WrongData(errno.EIO, f"block {number} is not what was written", path)
+    if wanted[:done] != found[:done]:
+        raise WrongData(errno.EIO, "what was read is not what was written", path)
     if traits.accounts and counted < _COUNTED * done:
         unproven = f"the kernel counts {counted} of {done} bytes read"
     read_mib_s = read_ms = 0.0
     if not unproven:
         read_mib_s = done / 2**20 / sum(times)
-        read_ms = 1000 * statistics.median(small_times)
-    os.mkdir(f"{directory}/names", 0o700)
-    create, unlink = _metadata(f"{directory}/names", alive)
+        read_ms = 1000 * statistics.median(small)
+    create, unlink = _metadata(directory, alive)
     return Line(
         time=now,
         write=round(size / 2**20 / write_s, 2),
@@ -175,6 +170,6 @@ def measure(directory: str, traits: Traits, now: int, alive: Alive = bool) -> Li
         read_ms=round(read_ms, 4),
         create=round(create, 1),
         unlink=round(unlink, 1),
-        moved=size + done + len(small_times) * _SMALL,
+        moved=size + done + len(small) * _SMALL,
         unproven=unproven,
     )
