@@ -35,7 +35,6 @@ from support.shell import completed, kill, script
 SAMPLES = ROOT / "tests" / "data" / "samples"
 MIB = 1 << 20
 
-METADATA = ("-n", "^FioMetadata$")
 #: For tests to which one case is as good as another: it makes a file for each task, not ten thousand.
 RANDOM_READ = ("-n", "FioRandomRead%block=128")
 #: References that every figure meets.
@@ -45,7 +44,6 @@ GENEROUS = {
         for name in names
     }
     for check, names in {
-        "FioMetadata": ("create_rate", "stat_warm_rate", "remove_rate"),
         "FioRandomRead": ("read_iops", "read_bw"),
         "IorPosix": ("write_bw", "read_bw"),
         "MdtestEasy": ("create_rate", "remove_rate"),

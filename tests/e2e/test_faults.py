@@ -19,7 +19,6 @@ import pytest
 
 from e2e.rig import (
     GENEROUS,
-    METADATA,
     RANDOM_READ,
     ROOT,
     command,
@@ -152,13 +151,13 @@ def test_what_is_not_provably_ours_is_not_touched(make_rig):
 
 def test_what_lay_there_before_stays(make_rig):
     """A target with files of its own, and another user's session, is as it was."""
-    rig = make_rig(limits={"case_files": 100})
+    rig = make_rig()
     other = rig.target / "iogauge" / "somebody" / "session"
     other.mkdir(parents=True)
     (other / "data").write_text("theirs")
     (rig.target / "data").write_text("mine")
     before = sorted(rig.target.rglob("*"))
-    rig.run(*METADATA)
+    rig.run(*RANDOM_READ)
     assert sorted(rig.target.rglob("*")) == before
 
 
@@ -455,7 +454,7 @@ def test_who_removes_is_killed_meanwhile(make_rig):
     def left():
         return sum(1 for path in rig.leftovers() if path.name.isdigit())
 
-    process = start(rig, *METADATA)
+    process = start(rig, *RANDOM_READ)
     wait_for(made.exists, 60, "the names")
     go.touch()
     wait_for(lambda: 0 < left() < 18_000, 60, "the removal to be under way")

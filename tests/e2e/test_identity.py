@@ -9,7 +9,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from e2e.rig import GENEROUS, METADATA, RANDOM_READ, mounted
+from e2e.rig import GENEROUS, RANDOM_READ, mounted
 from e2e.test_several_hosts import run_on
 from iogauge.node.host import usable_cores
 from iogauge.node.view import look
@@ -107,9 +107,9 @@ def test_a_target_that_is_exchanged_in_the_last_phase_is_seen(make_rig, disks):
     rig = make_rig(target=disks.target, declared={"source": None})
     other = disks.folder / "other"
     exchange = f"cp -a {disks.point}/. {other} && mount --bind {other} {disks.point}"
-    rig.damage("fio", "*remove.1.json", exchange)
+    rig.damage("fio", "*randread.1.json", exchange)
     with mounted(other, "ext4", 256 << 20, disks.folder / "c.img"):
-        run = rig.run(*METADATA)
+        run = rig.run(*RANDOM_READ)
         last = disks.uuid
         disks.remove()
     assert last != a

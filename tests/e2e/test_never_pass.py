@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from e2e.rig import GENEROUS, METADATA, RANDOM_READ, ROOT, command, processes, wait_for
+from e2e.rig import GENEROUS, RANDOM_READ, ROOT, command, processes, wait_for
 from support.shell import completed
 
 pytestmark = [pytest.mark.needs_fio]
@@ -49,12 +49,10 @@ def edit_json(edit):
 
 @pytest.mark.quick
 def test_a_result_that_is_no_number(fio_rig):
-    script = edit_json("f['write']['iops'] = float('nan')")
-    fio_rig.limits = {"case_files": 200}
-    fio_rig.write_settings()
-    fio_rig.damage("fio", "fio-create.1.json", script)
-    run = fio_rig.run(*METADATA)
-    run.never_passed("create", "(?i)nan")
+    script = edit_json("f['read']['iops'] = float('nan')")
+    fio_rig.damage("fio", "fio-randread.1.json", script)
+    run = fio_rig.run(*RANDOM_READ)
+    run.never_passed("randread", "(?i)nan")
     assert run.record["verdict"] == "ERROR"
     fio_rig.assert_clean()
 
@@ -86,13 +84,13 @@ def test_a_gate_does_not_try_until_it_passes(fio_rig):
 
 
 def test_a_gate_that_is_neither_open_nor_shut(fio_rig):
-    fio_rig.run(*METADATA, IOGAUGE_GATE="y").never_passed("IOGAUGE_GATE is")
+    fio_rig.run(*RANDOM_READ, IOGAUGE_GATE="y").never_passed("IOGAUGE_GATE is")
 
 
 @pytest.mark.quick
 def test_another_file_system_than_declared(make_rig):
     rig = make_rig(declared={"type": "lustre"})
-    run = rig.run(*METADATA)
+    run = rig.run(*RANDOM_READ)
     run.never_passed("G9", "lustre")
     assert (run.record["verdict"], run.record["metrics"]) == ("INVALID", [])
     assert not list(run.stage.rglob("fio-*.json")), "the tool ran"
@@ -128,7 +126,7 @@ def test_time_limit(make_rig):
     rig = make_rig(time_limit="2s")
     rig.write_references(GENEROUS)
     rig.program("fio", '[ "$1" != --version ] || exec "$real" "$@"\nsleep 120')
-    run = rig.run(*METADATA)
+    run = rig.run(*RANDOM_READ)
     run.never_passed("(?i)time limit|timeout|timed out")
     wait_for(lambda: not processes(str(rig.base)), 10, "the tool to end")
     rig.assert_clean()
@@ -154,7 +152,7 @@ def test_a_check_that_cannot_be_loaded(fio_rig):
     """One check passes, another never loads: as a gate that is no pass."""
     checks = fio_rig.base / "checks"
     checks.mkdir()
-    for name in ("__init__.py", "fio_metadata.py"):
+    for name in ("__init__.py", "fio_random_read.py"):
         shutil.copy(ROOT / "checks" / name, checks)
     lost = "import reframe as rfm\nimport no_such_module\n@rfm.simple_test\nclass Lost: pass\n"
     (checks / "lost.py").write_text(lost)
@@ -171,7 +169,7 @@ def test_without_a_usable_site_nothing_runs(fio_rig):
     assert done.returncode != 0, text
     assert "RFM_CONFIG_PATH" in text and "nothing was measured" in text
     fio_rig.declare(limits={"case_byte": "1 MiB"})
-    run = fio_rig.run(*METADATA)
+    run = fio_rig.run(*RANDOM_READ)
     run.never_passed("settings.yaml", "nothing was measured", "case_byte", "case_bytes")
     assert run.records == []
     fio_rig.assert_clean()

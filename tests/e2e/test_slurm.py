@@ -289,7 +289,7 @@ def test_a_job_that_never_starts_ends_with_the_reason_of_slurm(slurm, make_rig):
     rig = make_rig(tools=("fio",), time_limit=LIMIT, limits={"queue_wait": "20 s"})
     slurm.run("scontrol", "update", "PartitionName=compute", "MaxTime=5")
     try:
-        run = Cluster(rig, slurm).run("^FioMetadata$")
+        run = Cluster(rig, slurm).run("^FioRandomRead%block=128KiB")
     finally:
         slurm.run("scontrol", "update", "PartitionName=compute", "MaxTime=INFINITE")
     reason = reason_of(run)
@@ -322,7 +322,9 @@ def test_a_burst_buffer_that_slurm_does_not_have_is_no_pass(slurm, make_rig):
     data = yaml.safe_load((cluster.rig.site / "settings.yaml").read_text())
     data["systems"][0]["partitions"][0]["extras"]["resources"] = ["bb"]
     cluster.rig.write_settings(data)
-    assert "this Slurm has no burst buffers" in reason_of(cluster.run("^FioMetadata$"))
+    assert "this Slurm has no burst buffers" in reason_of(
+        cluster.run("^FioRandomRead%block=128KiB")
+    )
 
 
 @pytest.mark.nightly

@@ -73,9 +73,7 @@ def fio_run(make_module_rig):
     rig.write_references(GENEROUS)
     # Three, so that the median is not the mean.
     three = ("-S", "FioRandomRead.repetitions=3")
-    run = rig.run(
-        "-n", "FioMetadata", "-n", "FioRandomRead%block=4", *three, "--keep-stage-files"
-    )
+    run = rig.run("-n", "FioRandomRead%block=4", *three, "--keep-stage-files")
     rig.assert_clean()
     return run
 

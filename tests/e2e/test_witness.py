@@ -85,7 +85,7 @@ def test_direct_reads_from_the_memory_of_a_daemon(make_rig, devices):
     assert run.record["verdict"] == "INVALID"
 
 
-@pytest.mark.needs_fio
+@pytest.mark.needs_ior
 @pytest.mark.skipif(shutil.which("bindfs") is None, reason="bindfs is not on PATH")
 @pytest.mark.parametrize(
     "memory", [True, pytest.param(False, marks=pytest.mark.nightly)]
@@ -102,7 +102,7 @@ def test_a_directory_that_a_program_shows_elsewhere(make_rig, devices, memory):
         (point / "t").mkdir(exist_ok=True)
         declared = {"type": "fuse", "source": str(folder)}
         run = judged(
-            make_rig, point, "-n", "FioMetadata", tools=("fio",), declared=declared
+            make_rig, point, "-n", "MdtestEasy", tools=("mdtest",), declared=declared
         )
     finally:
         shell("umount", "--lazy", str(point))
@@ -311,17 +311,17 @@ def test_a_clock_at_half_speed_from_somebodys_environment(make_rig, devices, way
     assert run.rc == 1
 
 
-@pytest.mark.needs_fio
+@pytest.mark.needs_ior
 def test_files_that_are_hidden_from_the_target(make_rig, devices):
     """btrfs counts no inodes. But the agent finds none of the files that a tool made in memory."""
     target = devices.formatted("btrfs")
-    rig = make_rig(target=target / "t", tools=("fio",), limits={"case_files": 4000})
+    rig = make_rig(target=target / "t", tools=("mdtest",), limits={"case_files": 4000})
     rig.write_references(GENEROUS)
     memory = devices.mount("iogauge-test", "memory", "tmpfs")
     own = devices.folder / "own.sh"
     own.write_text(f'mount --bind {memory} "$IOG_DIR" && exec "$@"\n')
-    rig.program("fio", f'unshare --mount sh {own} "$real" "$@"')
-    rig.run("-n", "FioMetadata").never_passed(
+    rig.program("mdtest", f'unshare --mount sh {own} "$real" "$@"')
+    rig.run("-n", "MdtestEasy").never_passed(
         "G9 storage: .*the case's directory holds 0, not counting links"
     )
 

@@ -92,8 +92,8 @@ LISTED = ["IorPosix %files=shared %cache=direct /0a1b2c3d", "MdtestEasy /deadbee
     [
         ([], []),
         (
-            ["-n", "IorPosix", "-n", "FioMetadata"],
-            ["FioMetadata selects no case that can run here"],
+            ["-n", "IorPosix", "-n", "FioSequential"],
+            ["FioSequential selects no case that can run here"],
         ),
         (["-n", "MdtstEasy"], ["MdtstEasy selects no case (did you mean MdtestEasy?)"]),
         (["-n", "IorPosix shared direct"], []),
@@ -107,7 +107,7 @@ LISTED = ["IorPosix %files=shared %cache=direct /0a1b2c3d", "MdtestEasy /deadbee
     ],
 )
 def test_each_name_must_fit_a_case(words, wrong):
-    listed = [*LISTED, "FioMetadata /00000001"]
+    listed = [*LISTED, "FioSequential /00000001"]
     found = selected.without_match(
         words, LISTED, listed, ["MdtestEasy", "IorPosix", "Burst"]
     )

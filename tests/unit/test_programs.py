@@ -129,8 +129,6 @@ def test_a_tool_that_is_a_script(tmp_path):
         ("fio", "3.7", False),
         ("fio", "3.1", True),
         ("fio", "2.21", True),
-        ("fio-metadata", "3.29-4-gabc", True),
-        ("fio-metadata", "3.30", False),
     ],
 )
 def test_versions_that_will_not_do(tool, version, old):
@@ -148,36 +146,3 @@ def test_a_machine_with_an_old_tool_does_not_offer_it(tmp_path, monkeypatch):
     found = programs.machine(tmp_path / "cache.json")
     assert (found.features, found.programs["ior"].version) == ([], "3.3.0")
     assert "4.0.0 or newer is needed" in found.programs["ior"].problem
-
-
-@pytest.mark.parametrize(
-    "version, engines, features, said",
-    [
-        ("3.1", "sync psync", [], "version 3.1, and 3.7 or newer is needed"),
-        (
-            "3.19",
-            "filecreate filestat",
-            ["fio"],
-            "version 3.19, and 3.30 or newer is needed",
-        ),
-        (
-            "3.28",
-            "filecreate filestat filedelete",
-            ["fio"],
-            "version 3.28, and 3.30 or newer is",
-        ),
-        ("3.30", "filecreate filestat", ["fio"], "was built without it"),
-        ("3.30", "filecreate filestat filedelete", ["fio", "fio-metadata"], ""),
-    ],
-)
-def test_a_machine_offers_what_its_fio_can_do(
-    version, engines, features, said, tmp_path, monkeypatch
-):
-    """What the versions and their --enghelp print, as seen of those that were built."""
-    told = f'[ "$1" = --enghelp ] && echo "Available IO engines: {engines}" || echo fio-{version}'
-    script(tmp_path / "fio", f"#!/bin/sh\n{told}\n")
-    monkeypatch.setenv("PATH", f"{tmp_path}:/bin")
-    found = programs.machine(tmp_path / "cache.json")
-    own = [name for name in found.features if name.startswith("fio")]
-    assert own == features
-    assert said in found.lacks().get("fio-metadata", "")

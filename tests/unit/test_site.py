@@ -343,7 +343,7 @@ def test_an_environment_gets_what_its_stack_has_built(tmp_path, monkeypatch):
     (tmp_path / "sites").mkdir()
     environment = load_site(tmp_path / "sites", with_stack("site"))
     ior = ["ior", "ior-mpiio", "mdtest"]
-    assert environment["features"] == ["fio", "fio-metadata", *ior]
+    assert environment["features"] == ["fio", *ior]
     command, proof = environment["prepare_cmds"]
     assert proof.startswith('[ "$?" -eq 0 ] || {')
     assert command == f". {tmp_path}/environments/site/.spack-env/activate.sh"

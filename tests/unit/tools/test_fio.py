@@ -21,8 +21,7 @@ GOOD = [
         "fio_one_server.json",
         "fio_note.out",
     ),
-    *("fio_file.json", "fio_randread.json", "fio_filecreate.json", "fio_filestat.json"),
-    "fio_filedelete.json",
+    *("fio_file.json", "fio_randread.json"),
 ]
 
 
@@ -99,28 +98,9 @@ def test_one_server_has_no_entry_for_all():
     assert output.phases[0].rates["latency_p99"].value == 2932.736
 
 
-@pytest.mark.parametrize(
-    "name, phase, rate",
-    [
-        ("fio_filecreate.json", "create", 54945.054945),
-        ("fio_filestat.json", "stat", 588235.294118),
-        ("fio_filedelete.json", "remove", 256410.25641),
-    ],
-)
-def test_metadata(name, phase, rate):
-    (found,) = parse_json(sample(name)).phases
-    assert found.name == phase
-    assert found.rates["rate"].value == rate
-    percentiles = {"latency_p50", "latency_p99", "latency_p999"}
-    assert set(found.rates) == {"rate", "latency_mean"} | percentiles
-    assert (found.operations, found.bytes_moved) == (10000, None)
-
-
 def test_creates_that_no_sample_of_the_latency_backs():
     """fio 3.28: it made 32 files once, and counted on without a system call until its time was over."""
-    with pytest.raises(
-        ToolOutputError, match=r"fio timed 1 of them: .* use 3[.]30 or newer"
-    ):
+    with pytest.raises(ToolOutputError, match="fio timed 1 of them: it counts"):
         parse_json(sample("fio_storm_328.json"))
 
 
@@ -150,7 +130,6 @@ def test_a_process_that_was_lost_leaves_no_result(said, where):
         ("fio_odirect_ramfs.out", r"job 'x' failed with errno 22"),
         ("fio_status.out", r"job 'x' failed with errno 110"),
         ("fio_nodir.out", r"no fio JSON .*begins: fio: file:options\.c:1505"),
-        ("fio_filestat_missing.json", r"job 'meta' failed with errno 2;"),
         ("fio_nogroup.json", r"several entries of one job: set group_reporting=1"),
     ],
 )
@@ -178,18 +157,6 @@ def test_damage_by_hand(old, new, message):
     assert old in text
     with pytest.raises(ToolOutputError, match=message):
         parse_json(text.replace(old, new, 1))
-
-
-@pytest.mark.parametrize("name", ["filecreate", "filestat", "filedelete"])
-def test_a_count_of_files_that_nobody_asked_for_is_refused(name):
-    """All figures of an output three times too large agree with each other."""
-    data = json.loads(sample(f"fio_{name}.json"))
-    way = "read" if name == "filestat" else "write"
-    for key in ("total_ios", "io_bytes", "bw", "bw_bytes", "iops"):
-        data["jobs"][0][way][key] *= 3
-    data["jobs"][0][way]["clat_ns"]["N"] *= 3
-    with pytest.raises(ToolOutputError, match=r"operations; its options ask for \d+"):
-        parse_json(json.dumps(data))
 
 
 def test_a_server_that_is_missing():

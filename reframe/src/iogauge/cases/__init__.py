@@ -13,7 +13,6 @@
 from iogauge.cases import sweep
 from iogauge.cases.fio import (
     FioCheck,
-    FioMetadataCheck,
     FioRandomReadCheck,
     FioSequentialCheck,
 )

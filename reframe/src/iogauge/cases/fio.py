@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final, Literal
+from typing import Any, Literal
 
 from iogauge.cases.storage import StorageCheck, share_of_bytes
 from iogauge.core import vocabulary
@@ -60,10 +60,6 @@ LAYOUT_CHECKED = Verification(
 )
 
 
-#: What a metadata case does, in the order of its metrics.
-_METADATA: Final[tuple[options.Engine, ...]] = ("filecreate", "filestat", "filedelete")
-
-
 class FioCheck(StorageCheck):
     """fio on the nodes of the job; a subclass sets the jobs."""
 
@@ -106,15 +102,6 @@ class FioCheck(StorageCheck):
             )
         return file_bytes
 
-    def share_of_files(self, shares: int) -> int:
-        """Return a share of the case's files; raises ValueError if it is less than one."""
-        files = self.site.limits.case_files // shares
-        if files < 1:
-            raise ValueError(
-                f"limits.case_files is {self.site.limits.case_files}: less than one for each of {shares} task(s)"
-            )
-        return files
-
     def fio_phase(
         self,
         job: options.FioJob,
@@ -140,9 +127,8 @@ class FioCheck(StorageCheck):
         phase = "read"
         if job.pattern.endswith("write"):
             phase = "write"
-        phase = options.METADATA_PHASES.get(job.engine, phase)
         data_bytes = None
-        if not job.runtime_s and not job.metadata:
+        if not job.runtime_s:
             data_bytes = job.bytes_total * self.nodes
         return PhasePlan(
             name=job.name,
@@ -286,38 +272,3 @@ class FioSequentialCheck(OneNodeFioCheck):
             files=files,
         )
         return replace(case, shared_file=not self.file_per_process)
-
-
-class FioMetadataCheck(OneNodeFioCheck):
-    """Create, stat and remove empty files, by the client that created them.
-
-    fio leaves what it creates and removes in memory: syncfs(2) after it belongs to its time.
-    """
-
-    needs = vocabulary.FIO_METADATA
-
-    def promise(self) -> tuple[Metric, ...]:
-        """Return rates; stat is warm, because fio stats every file before it starts the clock."""
-        return (
-            Metric("create_rate", "ops/s"),
-            Metric("stat_warm_rate", "ops/s"),
-            Metric("remove_rate", "ops/s"),
-        )
-
-    def plan(self) -> CasePlan:
-        """Divide the files that the limits allow among the tasks."""
-        files = self.share_of_files(self.tasks_per_node)
-        jobs, repeat = [], []
-        for metric, engine in zip(self.promise(), _METADATA, strict=True):
-            job = options.metadata_job(engine, files=files, numjobs=self.tasks_per_node)
-            if engine == "filestat":
-                # A stat is several times as fast as the others: five rounds make it last.
-                job = replace(job, loops=5)
-            phase = self.fio_phase(
-                job, {metric.name: "rate"}, Access(direction="metadata")
-            )
-            jobs.append(job)
-            repeat.append(replace(phase, syncs=engine != "filestat"))
-        return self.fio_case(
-            jobs, repeat, held_bytes=0, files=files * self.tasks_per_node
-        )

@@ -7,16 +7,14 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-from iogauge.core.vocabulary import FIO, FIO_METADATA, IOR, MDTEST
+from iogauge.core.vocabulary import FIO, IOR, MDTEST
 
-#: The oldest version that offers a feature whole. fio 3.1 reports no bytes in a second; from 3.2 to 3.29 its endless creates
-#: (time_based) open no file after the first round, and filestat and filedelete came with 3.18 and 3.27.
+#: The oldest version of a tool that will do. fio 3.1 reports no bytes in a second.
 OLDEST: Final[Mapping[str, str]] = MappingProxyType(
     {
         IOR: "4.0.0",
         MDTEST: "4.0.0",
         FIO: "3.7",
-        FIO_METADATA: "3.30",
     }
 )
 

@@ -24,8 +24,6 @@ IOR_HDF5: Final = "ior-hdf5"
 IOR_NCMPI: Final = "ior-ncmpi"
 MDTEST: Final = "mdtest"
 FIO: Final = "fio"
-#: Its engines that create, stat and remove files. An environment that declares fio has them, as far as a site knows.
-FIO_METADATA: Final = "fio-metadata"
 IO500: Final = "io500"
 DARSHAN: Final = "darshan"
 #: PnetCDF's benchmark of a weather model's output. An environment declares the path of its header in ``extras``.
@@ -33,8 +31,7 @@ WRF_IO: Final = "wrf_io"
 
 PARTITION: Final = frozenset({TARGET, O_DIRECT, LUSTRE, CHECKSUMS})
 ENVIRONMENT: Final = frozenset(
-    {IOR, IOR_MPIIO, IOR_HDF5, IOR_NCMPI, MDTEST}
-    | {FIO, FIO_METADATA, IO500, DARSHAN, WRF_IO}
+    {IOR, IOR_MPIIO, IOR_HDF5, IOR_NCMPI, MDTEST} | {FIO, IO500, DARSHAN, WRF_IO}
 )
 
 #: Tag of cases that have a reference which a document prints; the site's references say so.

@@ -21,7 +21,7 @@ from iogauge.core import untrusted
 from iogauge.core.measurement import ToolOutput, ToolOutputError
 from iogauge.core.text import visible
 from iogauge.core.versions import too_old
-from iogauge.core.vocabulary import FIO, FIO_METADATA, Value
+from iogauge.core.vocabulary import Value
 from iogauge.evidence import complaints, task_counters
 from iogauge.evidence.complaints import stage_text
 from iogauge.evidence.fingerprint import merge
@@ -71,7 +71,7 @@ def collect(
     reader = observations.Reader(stage)
     noted = reader.read()
     end = complaints.end_of_job(stage, job_status, job_state)
-    with _explained(stage, noted, plan):
+    with _explained(stage):
         opened = _opened(stage, owner, end)
         evidence = Evidence(
             views=tuple(filter(None, [opened.view])),
@@ -110,22 +110,17 @@ def _on_lustre(plan: CasePlan, opened: Opened) -> bool:
 
 
 @contextlib.contextmanager
-def _explained(stage: Path, noted: NodeObservations, plan: CasePlan) -> Iterator[None]:
-    """Say of an error what caused it: the tool is too old, which is an error by itself, or the stage directory is full."""
-    old = _too_old(noted, plan)
+def _explained(stage: Path) -> Iterator[None]:
+    """Say of an error that a full stage directory caused it."""
     try:
         yield
     except ToolOutputError as error:
-        if old and old not in str(error):
-            raise ToolOutputError(f"{plan.tool}: {old} ({error})") from error
         if not _is_full(stage):
             raise
         raise ToolOutputError(
             f"{error}; No space left in the stage directory {stage}: make room there, or set IOGAUGE_HOME to "
             "another directory"
         ) from error
-    if old:
-        raise ToolOutputError(f"{plan.tool}: {old}")
 
 
 #: Bytes below which a directory counts as full: a job's own files need this room.
@@ -379,20 +374,6 @@ def _with_facts(evidence: Evidence, job: _Job) -> Evidence:
 def _versions(answer: Mapping[str, Any]) -> Mapping[str, str]:
     versions: Mapping[str, str] = untrusted.build(Mapping[str, str], answer["versions"])
     return versions
-
-
-def _too_old(noted: NodeObservations, plan: CasePlan) -> str:
-    """Return why the version of the tool that the first look found will not do; empty if it will."""
-    feature = plan.tool
-    for phase in plan.phases:
-        if plan.tool == FIO and phase.access.direction == "metadata":
-            feature = FIO_METADATA
-    for answer in _facts(noted, files.FACTS[0]):
-        with contextlib.suppress(TypeError, KeyError):
-            old = too_old(feature, _versions(answer).get(plan.tool, ""))
-            if old:
-                return old
-    return ""
 
 
 def _of_tool(tool: str, answer: object) -> Mapping[str, Value]:

@@ -25,7 +25,6 @@ from iogauge.plan.case import Access, CasePlan, PhasePlan
 from iogauge.plan.observations import TaskLine
 from iogauge.plan.stage import PhaseRun
 from iogauge.site.extras import PartitionExtras
-from iogauge.tools.fio.options import METADATA_PHASES
 
 #: Bytes that the ends of a buffered operation may add: a page each, or what is read ahead by default.
 PAGE: Final = 4096
@@ -480,7 +479,7 @@ class Execution:
         """Return whether the kernel counts what the tool asks for: not with an asynchronous engine of a job that moves data."""
         jobs: Any = self.output.parameters.get("jobs") or {"": {}}
         engines = {job.get("ioengine", "psync") for job in jobs.values()}
-        return engines - set(METADATA_PHASES) == {"psync"}
+        return engines == {"psync"}
 
 
 def whole(counts: Sequence[int | None]) -> int | None:

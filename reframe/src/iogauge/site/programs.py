@@ -7,7 +7,6 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -17,7 +16,6 @@ from iogauge.core.paths import project_root, replace_file, state_dir
 from iogauge.core.versions import too_old
 from iogauge.node.between import version
 from iogauge.site.stack import Stack, StackError, of_program
-from iogauge.tools.fio.options import METADATA_PHASES
 from iogauge.tools.ior import options
 
 #: What starts tasks of MPI.
@@ -61,7 +59,7 @@ TOOLS: Final = {
         "apt install fio (or: dnf install fio, spack install fio)",
         "--version",
         r"fio-(\S+)",
-        "bandwidth, random reads and metadata with fio (FioSequential, FioRandomRead, FioMetadata)",
+        "bandwidth and random reads with fio (FioSequential, FioRandomRead)",
     ),
     vocabulary.IO500: Tool(
         "spack install io500 (the recipe is in spack-repo/)",
@@ -142,11 +140,10 @@ class Machine:
             vocabulary.WRF_IO: "a site declares wrf_io: docs/checks.md, 'An application's output'",
         }
         for feature in vocabulary.ENVIRONMENT - set(self.features) - set(missing):
-            name = feature.partition("-")[0]
-            missing[feature] = self._why_not(feature, name)
+            missing[feature] = self._why_not(feature.partition("-")[0])
         return missing
 
-    def _why_not(self, feature: str, name: str) -> str:
+    def _why_not(self, name: str) -> str:
         program = self.programs.get(name)
         if program is None:
             return f"{name} is not on PATH. It comes with: {brings(name)}"
@@ -157,9 +154,6 @@ class Machine:
             )
         if TOOLS[name].by_mpi and _MPIRUN not in self.programs:
             return f"{name} needs mpirun, which is not on PATH. It comes with: {brings(_MPIRUN)}"
-        old = too_old(feature, program.version)
-        if old:
-            return f"{program.path}: {old}"
         return f"{program.path} was built without it. Install a {name} with this feature: {other}"
 
 
@@ -229,26 +223,18 @@ def _ask(name: str, path: str, answers: _Answers) -> Program:
         return Program(name, path, number, (), old)
     if match is None:
         return _odd(name, path, text)
-    try:
-        features = tuple(_features(name, path, number, answers))
-    except ValueError as error:
-        return _odd(name, path, str(error))
-    return Program(name, path, number, features)
-
-
-def _features(name: str, path: str, number: str, answers: _Answers) -> Iterator[str]:
-    """Yield the features that a program gives; raises ValueError for help that is not its own."""
+    features: list[str] = []
     if name != _MPIRUN:
-        yield name
+        features.append(name)
     if name == vocabulary.IOR:
-        back_ends = options.parse_help(answers.to(path, TOOLS[name].option))
+        try:
+            back_ends = options.parse_help(text)
+        except ValueError as error:
+            return _odd(name, path, str(error))
         for feature, back_end in _BACK_ENDS.items():
             if back_end in back_ends:
-                yield feature
-    if name == vocabulary.FIO and not too_old(vocabulary.FIO_METADATA, number):
-        engines = answers.to(path, "--enghelp").split()
-        if METADATA_PHASES.keys() <= {*engines}:
-            yield vocabulary.FIO_METADATA
+                features.append(feature)
+    return Program(name, path, number, tuple(features))
 
 
 def _odd(name: str, path: str, text: str) -> Program:

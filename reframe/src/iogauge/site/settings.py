@@ -76,7 +76,6 @@ def _stand_in(folder: Path, mistakes: list[Mistake]) -> dict[str, Any]:
 
 def _fill_in(data: dict[str, Any], folder: Path, session: str, runs: bool) -> None:
     """Fill in detected settings, implied features, and places for ReFrame's files."""
-    detected: set[str] = set()
     for system in data["systems"]:
         system.setdefault("prefix", str(state_dir() / "reframe"))
         # Two sessions at once, or two targets of the site local, must not meet in one stage
@@ -85,7 +84,6 @@ def _fill_in(data: dict[str, Any], folder: Path, session: str, runs: bool) -> No
         for partition in system["partitions"]:
             if partition.get("extras", {}).pop(DETECT, False):
                 machine.complete(partition, data["environments"])
-                detected.update(partition["environs"])
             extras = PartitionExtras.model_validate(partition["extras"])
             _offer(partition, *extras.implied_features)
             _end_at_failure(partition)
@@ -93,9 +91,6 @@ def _fill_in(data: dict[str, Any], folder: Path, session: str, runs: bool) -> No
         if DARSHAN in environment.get("extras", {}):
             _offer(environment, vocabulary.DARSHAN)
         _install(environment, folder, runs)
-        has_fio = vocabulary.FIO in environment.get("features", ())
-        if has_fio and environment["name"] not in detected:
-            _offer(environment, vocabulary.FIO_METADATA)
         _end_at_failure(environment)
 
 

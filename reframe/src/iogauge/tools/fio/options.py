@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from types import MappingProxyType
 from typing import Final, Literal
 
 from iogauge.core import units
 
 Pattern = Literal["read", "write", "randread", "randwrite", "rw", "randrw"]
-Engine = Literal["psync", "libaio", "io_uring", "filecreate", "filestat", "filedelete"]
+Engine = Literal["psync", "libaio"]
 
-#: Metadata engines, and their phases here (named like mdtest's phases).
-METADATA_PHASES: Final[Mapping[str, str]] = MappingProxyType(
-    {"filecreate": "create", "filestat": "stat", "filedelete": "remove"}
-)
 #: The case's directory, in fio's syntax for a variable.
 DIRECTORY: Final = "${IOG_DIR}"
 #: The word of an execution, which fio repeats in its report; fio's syntax for a variable.
@@ -40,8 +35,7 @@ class FioJob:
     """One fio job.
 
     What fio would silently cap, ignore or treat differently: ``iodepth`` of psync, and of libaio without ``direct``; a
-    ``filename_format`` without $clientuid, $jobnum and $filenum; the rest of a file that is no whole block; an ``rw``
-    other than a metadata engine's own; more than one block in its files.
+    ``filename_format`` without $clientuid, $jobnum and $filenum; the rest of a file that is no whole block.
     """
 
     name: str
@@ -58,8 +52,6 @@ class FioJob:
     iodepth: int = 1
     #: Processes.
     numjobs: int = 1
-    #: How often each process goes through its files.
-    loops: int = 1
     #: O_DIRECT.
     direct: bool = True
     #: Seconds; 0: each process goes through its files to the end.
@@ -85,15 +77,8 @@ class FioJob:
     reads: int = 0
 
     @property
-    def metadata(self) -> bool:
-        """Return whether the engine does metadata operations, one for each file."""
-        return self.engine in METADATA_PHASES
-
-    @property
     def bytes_total(self) -> int:
-        """Return the bytes of all files of all processes of one fio; 0 for metadata jobs."""
-        if self.metadata:
-            return 0
+        """Return the bytes of all files of all processes of one fio."""
         return self.file_bytes * self.files * self.numjobs
 
     def job_file(self) -> str:
@@ -130,22 +115,13 @@ class FioJob:
             "fallocate": "none",
             # Else fio looks for the target among all disks, and then reads its counters four times a second.
             "disk_util": "0",
+            "iodepth": self.iodepth,
+            "direct": str(int(self.direct)),
+            "refill_buffers": True,
+            "randrepeat": "0",
+            "create_on_open": self.pattern == "write",
+            "rwmixread": self.reads,
         }
-        if self.metadata:
-            options |= {
-                "openfiles": True,
-                "file_service_type": "sequential",
-                "create_on_open": True,
-            }
-        else:
-            options |= {
-                "iodepth": self.iodepth,
-                "direct": str(int(self.direct)),
-                "refill_buffers": True,
-                "randrepeat": "0",
-                "create_on_open": self.pattern == "write",
-            }
-        options["rwmixread"] = self.reads
         if self.runtime_s > 0:
             options["time_based"] = not self.once
             options["runtime"] = duration(self.runtime_s)
@@ -159,8 +135,6 @@ class FioJob:
         }
         if self.percentiles:
             options |= _PERCENTILES
-        if self.loops > 1:
-            options["loops"] = self.loops
         return options
 
 
@@ -216,23 +190,6 @@ def reader_of(layout: FioJob, *, block_bytes: int, runtime_s: float) -> FioJob:
         fsync_at_end=False,
         no_random_map=True,
         checksum_bytes=0,
-    )
-
-
-def metadata_job(engine: Engine, *, files: int, numjobs: int = 1) -> FioJob:
-    """Return a job that creates, stats or removes ``files`` empty files in each process; see the text of ``fio/output.py``."""
-    pattern: Pattern = "write"
-    if engine == "filestat":
-        pattern = "read"
-    return FioJob(
-        name=METADATA_PHASES[engine],
-        pattern=pattern,
-        block_bytes=4096,
-        file_bytes=4096,
-        files=files,
-        engine=engine,
-        numjobs=numjobs,
-        direct=False,
     )
 
 

@@ -3,20 +3,6 @@
 Written against fio 3.33 and 3.37, and their observed behaviour. Sizes in a job file are binary
 (``bs=4k`` is 4096 bytes, fio's default kb_base=1024).
 
-fio's metadata engines (observed with fio 3.33 and strace):
-
-* filecreate, filestat and filedelete do one operation per file and count it as one I/O of the block
-  size. It is reported under the direction of ``rw=``, whatever the engine does. Here create and
-  remove are ``rw=write``, stat is ``rw=read``. The bytes are fiction, and left out.
-* They need ``openfiles=1`` and a file size of one block: then the number of I/Os is the number of
-  files.
-* filecreate makes empty files. filestat and filedelete end with error 2 if a file is missing.
-* **filestat is a warm stat**: fio itself stats every file before it starts the clock, on the same
-  node. On a parallel file system it measures the client's cache. To avoid that, another node would
-  have to make the files and the cache be dropped after fio's setup, which cannot be done. Use
-  mdtest -N for a cold stat.
-* Their latency is in ``clat_ns`` only.
-
 fio's servers (observed with fio 3.33):
 
 * The client reads the job file, and expands its ``${VARIABLES}``; a server needs none of them, and
@@ -43,7 +29,6 @@ from iogauge.core.measurement import (
 )
 from iogauge.core.versions import too_old
 from iogauge.core.vocabulary import FIO
-from iogauge.tools.fio.options import METADATA_PHASES
 from iogauge.tools.parsing import (
     excerpt,
     load_json_object,
@@ -84,14 +69,13 @@ def parse_json(text: str) -> ToolOutput:
     """Parse the output of ``fio --output-format=json``, of a local run or of a run on servers.
 
     Each direction (read, write, trim) in which a reported job did I/O gives one phase, named after
-    it. A job of a metadata engine gives create, stat or remove.
+    it.
 
     A reported job stands for all its processes, as with ``group_reporting``.
     Entries of different names are separate phases. In a run on several servers all run one job. Its entry "All clients" is used, and checked against the sum of the servers. It has no
     percentiles, so these are missing there.
 
-    Rates are ``bw`` (MiB/s, of ``bw_bytes``) and ``iops`` (ops/s); for metadata ``rate`` (ops/s)
-    instead of both. ``latency_mean`` (us) is completion latency if fio has no total.
+    Rates are ``bw`` (MiB/s, of ``bw_bytes``) and ``iops`` (ops/s). ``latency_mean`` (us) is completion latency if fio has no total.
     ``latency_p50``, ``latency_p99`` and ``latency_p999`` (us) are of the whole latency if fio gives its
     percentiles, else of the completion. ``seconds`` is ``runtime``, ``operations``
     ``total_ios``, ``bytes_moved`` ``io_bytes``. ``nodes`` counts the servers' hosts, as named to
@@ -120,17 +104,10 @@ def parse_json(text: str) -> ToolOutput:
     jobs = parts
     if whole:
         jobs = parts[:1]
-    servers = 1
-    if on_servers:
-        servers = len(parts)
     for job in jobs:
         entry = whole or job
-        name = str(job["jobname"])
-        where = f"fio JSON, job {name!r}"
-        options = {**shared, **_options(job)}
-        of_job = _phases_of(entry, options, where)
-        _check_files(options, of_job[0], name, servers)
-        phases += of_job
+        where = f"fio JSON, job {str(job['jobname'])!r}"
+        phases += _phases_of(entry, where)
         for way in _DIRECTIONS:
             if "short_ios" in _as_options(entry.get(way)):
                 short += int(non_negative(entry[way], "short_ios", where))
@@ -277,25 +254,6 @@ def _check_error(entry: object, where: str, complaint: str) -> None:
     )
 
 
-def _check_files(
-    options: Mapping[str, Any], phase: Phase, name: str, servers: int
-) -> None:
-    """Refuse operations of a metadata engine that differ from those asked for."""
-    if options.get("ioengine") not in METADATA_PHASES or "runtime" in options:
-        return
-    files = servers
-    for option in ("nrfiles", "numjobs", "loops"):
-        number = str(options.get(option, "1"))
-        if not re.fullmatch(r"[1-9]\d{0,8}", number):
-            return
-        files *= int(number)
-    if phase.operations != files:
-        raise ToolOutputError(
-            f"fio JSON, job {name!r}: {phase.operations} operations; its options ask for {files} "
-            "(nrfiles x numjobs x loops): the output is damaged"
-        )
-
-
 def _as_options(value: object) -> Mapping[str, Any]:
     if isinstance(value, dict):
         return value
@@ -350,30 +308,18 @@ def _of_all_servers(
     return every[0]
 
 
-def _phases_of(
-    entry: dict[str, Any], options: Mapping[str, Any], where: str
-) -> list[Phase]:
+def _phases_of(entry: dict[str, Any], where: str) -> list[Phase]:
     """Return a phase for each direction in which a job did I/O."""
-    engine = str(options.get("ioengine", _DEFAULT_ENGINE))
-    ways = []
+    phases = []
     for way in _DIRECTIONS:
         if non_negative(member(entry, way, where), "total_ios", f"{where}, {way}"):
-            ways.append(way)
-    if not ways:
+            phases.append(_phase(entry[way], way, f"{where}, {way}"))
+    if not phases:
         raise ToolOutputError(f"{where}: 0 I/Os: nothing was measured")
-    metadata = engine in METADATA_PHASES
-    if len(ways) > 1 and metadata:
-        raise ToolOutputError(
-            f"{where}: I/O in {' and '.join(ways)}, expected one direction"
-        )
-    phases = []
-    for way in ways:
-        of_way = METADATA_PHASES.get(engine, way)
-        phases.append(_phase(entry[way], of_way, metadata, f"{where}, {way}"))
     return phases
 
 
-def _phase(stats: Mapping[str, Any], name: str, metadata: bool, where: str) -> Phase:
+def _phase(stats: Mapping[str, Any], name: str, where: str) -> Phase:
     operations = positive(stats, "total_ios", where)
     moved = positive(stats, "io_bytes", where)
     milliseconds = non_negative(stats, "runtime", where)
@@ -401,11 +347,6 @@ def _phase(stats: Mapping[str, Any], name: str, metadata: bool, where: str) -> P
             f"{where}: 'total_ios' and 'io_bytes' should be whole numbers"
         )
     _check_samples(stats, int(operations), where)
-    latencies = _latencies(stats, where)
-    seconds = milliseconds / 1e3
-    if metadata:
-        rate = {"rate": Quantity(iops, "ops/s")}
-        return Phase(name, rate | latencies, seconds, operations=int(operations))
     rates = {
         "bw": Quantity(bw_bytes_s / 2**20, "MiB/s"),
         "iops": Quantity(iops, "ops/s"),
@@ -415,8 +356,8 @@ def _phase(stats: Mapping[str, Any], name: str, metadata: bool, where: str) -> P
         transfer_bytes = int(moved // operations)
     return Phase(
         name=name,
-        rates=rates | latencies,
-        seconds=seconds,
+        rates=rates | _latencies(stats, where),
+        seconds=milliseconds / 1e3,
         bytes_moved=int(moved),
         operations=int(operations),
         transfer_bytes=transfer_bytes,
@@ -433,7 +374,7 @@ def _check_samples(stats: Mapping[str, Any], operations: int, where: str) -> Non
     if timed and max(timed) < (1 - _TOLERANCE) * operations:
         raise ToolOutputError(
             f"{where}: {operations} operations, but fio timed {max(timed):.0f} of them: it counts what it did not do, "
-            "or was told not to time (gtod_reduce, disable_lat). fio 3.2 to 3.29 invent creates: use 3.30 or newer"
+            "or was told not to time (gtod_reduce, disable_lat)"
         )
 
 
