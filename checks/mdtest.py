@@ -28,8 +28,6 @@ _SHAPES = {
     "shared-64KiB": (65536, {}),
     "unique-3901": (3901, {"unique_dir": True, "leaf_only": True}),
     "unique-64KiB": (65536, {"unique_dir": True, "leaf_only": True}),
-    "tree-empty": (0, {"depth": 2, "branching": 4}),
-    "tree-3901": (3901, {"depth": 2, "branching": 4}),
 }
 
 
@@ -37,14 +35,13 @@ _SHAPES = {
 class MdtestShape(MdtestCheck):
     descr = "Files of another size in directories of another shape"
     tags = {"mdtest", "weekly", "acceptance"}
+    share = 4
 
     shape = parameter(list(_SHAPES), loggable=True)
 
     @run_after("init")
     def choose(self):
         self.file_bytes, self.tree = _SHAPES[self.shape]
-        # Each task has files in each directory of a tree.
-        self.share = 1 if "depth" in self.tree else 4
 
 
 def _on_lustre(extras):

@@ -170,11 +170,11 @@ def _of_made_up_site(make_rig, site):
 
 
 def _of_acceptance(make_rig, site):
-    """All writes first, in the sizes of the tier: shared and pinned files, on a cluster and on one node."""
+    """The sizes of a tier: shared and pinned files, on a cluster and on one node."""
     rig = make_rig(tools=TOOLS)
     data = settings(rig, site)
     data["systems"][0]["partitions"][0]["extras"]["tiers"] = {
-        "acceptance": {"case_bytes": "1 TiB", "repetitions": 3, "writes_first": True}
+        "acceptance": {"case_bytes": "1 TiB", "repetitions": 3}
     }
     rig.write_settings(data)
     names = "IorPosix%files=shared%order=sequential|TaskScaling%"

@@ -189,15 +189,6 @@ def test_footprint(change, written, read, seconds):
     assert (cost.held_bytes, cost.files) == (100, 2)
 
 
-def test_the_directories_of_repetitions_that_are_kept_count():
-    plan = case(writes_first=True, files=6, repetitions=2)
-    assert (
-        plan.footprint(lambda phase: 100.0, phase_seconds=10).files
-        == plan.most_files
-        == 6 + 3
-    )
-
-
 # --- hosts, servers, layouts ----------------------------------------------------------------------
 
 

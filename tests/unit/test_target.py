@@ -39,13 +39,13 @@ def test_the_smallest_case_is_one_mebibyte():
 def test_a_tier_may_have_sizes_of_its_own_and_a_check_others_in_every_tier():
     tiers = {
         "quick": {"case_bytes": "2 GiB", "repetitions": 1},
-        "acceptance": {"case_bytes": "64 GiB", "nodes": 4, "writes_first": True},
+        "acceptance": {"case_bytes": "64 GiB", "nodes": 4},
     }
     cases = {"Burst": {"case_bytes": "8 GiB"}, "Steady": {"tier": "acceptance"}}
     extras = PartitionExtras.of_partition({**GOOD, "tiers": tiers, "cases": cases})
     accepted = extras.for_check("IorPosix", "acceptance")
     assert (accepted.limits.case_bytes, accepted.scale.nodes) == (64 << 30, 4)
-    assert accepted.limits.writes_first and accepted.limits.tier == "quick"
+    assert accepted.limits.tier == "quick"
     # The tier that is declared, where a run asks for none.
     usual = extras.for_check("IorPosix")
     assert (usual.limits.case_bytes, usual.limits.repetitions) == (2 << 30, 1)

@@ -34,9 +34,6 @@ READ_IOPS = Metric("read_iops", "ops/s")
 #: Transfers up to this size also count as operations.
 _SMALL = 64 << 10
 
-#: Values of ``writes_first``.
-_YES_OR_NO = ("no", "yes")
-
 #: IOR's warning of files that exist already; -E does not silence it.
 _EXISTS = r"exists already and will be overwritten"
 #: What it says of every file that PnetCDF makes, which is made to be written and read.
@@ -109,19 +106,12 @@ class IorCheck(StorageCheck):
     published_cyclic: bool = False
 
     def declared(self) -> dict[str, Any]:
-        """Return the defaults of every check, and the scenario's order and sizes.
-
-        If all writes come first, the limits hold for the files of all repetitions together.
-        """
-        limits = self.site.limits
-        declared = {
+        """Return the defaults of every check, and the scenario's sizes."""
+        return {
             **super().declared(),
             "transfer_bytes": self.transfer,
-            "total_bytes": limits.case_bytes // self.share // max(self.sets, 1),
+            "total_bytes": self.site.limits.case_bytes // self.share,
         }
-        if self.reads and self.variant != "published":
-            declared["writes_first"] = _YES_OR_NO[limits.writes_first]
-        return declared
 
     def promise(self) -> tuple[Metric, ...]:
         """Return both bandwidths, and the operations if transfers are small; seconds first, if they count."""
@@ -133,21 +123,6 @@ class IorCheck(StorageCheck):
             if self.reads:
                 metrics.append(READ_IOPS)
         return tuple(metrics)
-
-    @property
-    def _writes_first(self) -> bool:
-        """Return whether all repetitions write before the first one reads."""
-        if not self.reads or self.variant == "published":
-            return False
-        asked = self.writes_first or _YES_OR_NO[self.site.limits.writes_first]
-        return asked == "yes"
-
-    @property
-    def sets(self) -> int:
-        """Return how many repetitions keep their files at a time: all if all writes come first."""
-        if not self._writes_first:
-            return 1
-        return (self.repetitions or self.site.limits.repetitions) + self.warm_up
 
     def layout(self) -> Layout | None:
         """Return the layout that the case's directory gives its files, or None for the target's."""
@@ -193,12 +168,9 @@ class IorCheck(StorageCheck):
     def options(self) -> IorOptions:
         """Return the options of both phases; raises ValueError if the sizes do not fit."""
         transfer, block = self.transfer_bytes, self.bytes_of_task()
-        directory = case.DIR
-        if self._writes_first:
-            directory = case.SET
         options = IorOptions(
             api=self.back_end,
-            test_file=f"{directory}/data",
+            test_file=f"{case.DIR}/data",
             transfer_bytes=transfer,
             block_bytes=block,
             file_per_process=self.file_per_process,
@@ -352,7 +324,6 @@ class IorCheck(StorageCheck):
                 kept = phases[0].samples
         else:
             phases = self.sound_phases(options)
-            kept = self.sets
         files = 1
         if self.file_per_process:
             files = self.total_tasks
@@ -365,7 +336,6 @@ class IorCheck(StorageCheck):
         plan = replace(
             self.case("ior", phases, held_bytes, files * kept),
             warm_up=self.warm_up and not published,
-            writes_first=self._writes_first,
             passing_files=passing_files,
             layout=self.layout(),
             pins=self.pins(),

@@ -185,8 +185,6 @@ class JobFiles:
         lines.append(f"iog_open {script.shell_command([*starts.agent, 'open', ORDER])}")
         lines.append("iog_prepare")
         counts = [str(plan.first_repetition), str(plan.repetitions)]
-        if plan.writes_first:
-            lines.append(script.shell_command(["iog_repeat", *counts, "iog_write"]))
         return lines, "iog_repeat", [*counts, "iog_case"]
 
 

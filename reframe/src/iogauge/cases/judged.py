@@ -103,10 +103,6 @@ class JudgedCheck(rfm.RunOnlyRegressionTest):
     #: :type: int
     repetitions = builtins.variable(int, value=0)
 
-    #: ``yes``: all repetitions write before the first reads; ``no``; empty: as the ``limits`` say.
-    #: :type: str
-    writes_first = builtins.variable(str, value="")
-
     #: Proof that a run must give: ``quick``, ``daily``, ``acceptance``; empty: as in ``limits``.
     #: :type: str
     tier = builtins.variable(str, value="")

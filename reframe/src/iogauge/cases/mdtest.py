@@ -60,27 +60,6 @@ def _counting(file_bytes: int) -> Callable[[Printed], ToolOutput]:
     return parse
 
 
-def files_of_each(
-    check: StorageCheck, share: int, file_bytes: int, directories: int = 1
-) -> int:
-    """Return the files of each task, as many in each directory; raises ValueError if the limits allow none.
-
-    ``share`` is the fraction of the case's files that all tasks may make, ``file_bytes`` the bytes of a file.
-    """
-    limits, tasks = check.site.limits, check.total_tasks
-    files = limits.case_files // share
-    if file_bytes:
-        files = min(files, limits.case_bytes // max(file_bytes, 4096))
-    items = int(files // tasks // directories * directories)
-    if items < 1:
-        raise ValueError(
-            f"limits.case_files is {limits.case_files} and limits.case_bytes {limits.case_bytes}: expected "
-            f"one file of {file_bytes} bytes at least for each of {tasks} task(s) in each "
-            f"of {directories} directories"
-        )
-    return items
-
-
 class MdtestCheck(StorageCheck):
     """mdtest over files; a subclass sets the layout of the tree and the size of a file."""
 
@@ -101,17 +80,18 @@ class MdtestCheck(StorageCheck):
         return (CREATE, STAT, REMOVE)
 
     @property
-    def directories(self) -> int:
-        """Return the directories of the tree that hold files."""
-        directories = 1
-        for _ in range(self.tree.get("depth", 0)):
-            directories = 1 + directories * self.tree["branching"]
-        return directories
-
-    @property
     def items_per_task(self) -> int:
         """Return the files that each task may make; raises ValueError if the limits allow none."""
-        return files_of_each(self, self.share, self.file_bytes, self.directories)
+        limits, tasks = self.site.limits, self.total_tasks
+        files = limits.case_files // self.share
+        if self.file_bytes:
+            files = min(files, limits.case_bytes // max(self.file_bytes, 4096))
+        if files < tasks:
+            raise ValueError(
+                f"limits.case_files is {limits.case_files} and limits.case_bytes {limits.case_bytes}: expected "
+                f"one file of {self.file_bytes} bytes at least for each of {tasks} task(s)"
+            )
+        return int(files // tasks)
 
     def plan(self) -> CasePlan:
         """Create until the stonewall or the last item, then stat, read and remove the items."""
@@ -142,7 +122,7 @@ class MdtestCheck(StorageCheck):
             "mdtest",
             phases,
             held_bytes=held_bytes,
-            files=files + self.total_tasks + 1 + self.directories,
+            files=files + self.total_tasks + 2,
         )
         return replace(case, layout=self.layout)
 
@@ -156,7 +136,9 @@ class MdtestCheck(StorageCheck):
             files_only=True,
             write_bytes=self.file_bytes,
             read_bytes=self.file_bytes,
+            items=self.items_per_task,
             stride=1,
+            stonewall_status_file=f"mdtest.{REP}.stonewall",
             data_type="timestamp",
             rank_details_csv=ranks,
             **does,
@@ -164,19 +146,9 @@ class MdtestCheck(StorageCheck):
         )
         if self.file_bytes:
             options = replace(options, signature=_SIGNATURE)
-        if self.directories > 1:
-            # mdtest has no stonewall with branches: a tree is made in full.
-            items = self.items_per_task // self.directories
-            options = replace(options, items_per_directory=items)
-        else:
-            options = replace(
-                options,
-                items=self.items_per_task,
-                stonewall_status_file=f"mdtest.{REP}.stonewall",
-            )
-            if options.create:
-                wall_s = max(1, int(self.site.limits.phase_seconds))
-                options = replace(options, stonewall_s=wall_s)
+        if options.create:
+            wall_s = max(1, int(self.site.limits.phase_seconds))
+            options = replace(options, stonewall_s=wall_s)
         rates = {}
         if metric in self.promise():
             rates[metric.name] = (name, "rate")

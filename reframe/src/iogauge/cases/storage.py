@@ -213,11 +213,7 @@ class StorageCheck(JudgedCheck):
 
     def _check_variables(self) -> None:
         """Refuse values of variables that no scenario can have."""
-        words = {
-            "tier": get_args(Tier),
-            "variant": self.variants,
-            "writes_first": ("yes", "no", ""),
-        }
+        words = {"tier": get_args(Tier), "variant": self.variants}
         for name, allowed in words.items():
             value = getattr(self, name)
             if value not in allowed:

@@ -152,9 +152,9 @@ def coverage(repetition: tuple[CaseView, Striping]) -> Finding | None:
     saw = f"{_files(noted)} on {hit} of {len(wanted)} storage targets"
     if noted.problem or not files or not wanted:
         # A tool may remove its files itself: then nothing shows where they were.
-        return _COVERAGE.found(Outcome.INVALID if plan.places else Outcome.WARN, saw)
+        return _COVERAGE.found(Outcome.INVALID if plan.striped else Outcome.WARN, saw)
     if plan.shared_file:
-        if plan.places:
+        if plan.striped:
             return _COVERAGE.saying("as many targets as stripes (G10)").ok(saw)
         guard = _COVERAGE.saying(
             "a shared file on every storage target",
@@ -175,6 +175,6 @@ def coverage(repetition: tuple[CaseView, Striping]) -> Finding | None:
     saturates = any(phase.access.saturates for phase in plan.phases)
     half = 2 * hit <= min(len(wanted), on.total())
     uneven = half or (most == files and hit < len(wanted))
-    if files >= _MANY_FILES and uneven and not weighed and (plan.places or saturates):
+    if files >= _MANY_FILES and uneven and not weighed and (plan.striped or saturates):
         return _COVERAGE.invalid(saw)
     return _COVERAGE.warn(saw)

@@ -23,9 +23,6 @@ AGENT = "$IOG_AGENT"
 #: The word of an execution, in the job script (job.sh).
 TOKEN = "$IOG_TOKEN"
 
-#: Directory of a repetition whose files are kept while others write.
-SET = f"{DIR}/{REP}"
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Access:
@@ -239,39 +236,10 @@ class CasePlan:
     sweeps_tasks: bool = False
     #: The MPI library is asked for the layout, and the directory is not.
     hinted: bool = False
-    #: All writing executions of ``repeat`` come before the first reading one. Each repetition then has a directory of its own,
-    #: :data:`SET`; ``held_bytes`` and ``files`` count all of them.
-    writes_first: bool = False
     #: The tool itself reads all its data again and compares them: no sample is taken.
     checks_all: bool = False
     #: The versions of the tools in the Spack stack that the case names, by tool; empty without a stack.
     stack_versions: Mapping[str, str] = field(default_factory=dict)
-
-    @property
-    def passes(self) -> tuple[Sequence[PhasePlan], ...]:
-        """Return the repeated phases: as a whole, or the writing ones and then the others."""
-        if not self.writes_first:
-            return (self.repeat,)
-        writes: list[PhasePlan] = []
-        others: list[PhasePlan] = []
-        for phase in self.repeat:
-            part = others
-            if phase.access.direction == "write" and not others:
-                part = writes
-            part.append(phase)
-        return (writes, others)
-
-    @property
-    def executions(self) -> int:
-        """Return how often ``repeat`` runs, the warm-up included."""
-        return self.repetitions + 1 - self.first_repetition
-
-    @property
-    def directory(self) -> str:
-        """Return the directory of one repetition's files, in the job script."""
-        if self.writes_first:
-            return SET
-        return DIR
 
     @property
     def striped(self) -> bool:
@@ -282,11 +250,6 @@ class CasePlan:
     def keeps_files(self) -> bool:
         """Return whether an execution leaves the files whose layouts are read."""
         return any(p.access.direction == "write" or p.lays_out for p in self.phases)
-
-    @property
-    def places(self) -> bool:
-        """Return whether the case itself decides where its files lie."""
-        return self.layout is not None or self.pins is not None
 
     @property
     def shared_bytes(self) -> int:
@@ -326,11 +289,8 @@ class CasePlan:
 
     @property
     def most_files(self) -> int:
-        """Return the most files at a time on the target; directories of :data:`SET` count too."""
-        files = self.files + self.passing_files
-        if self.writes_first:
-            files += self.executions
-        return files
+        """Return the most files at a time on the target."""
+        return self.files + self.passing_files
 
     @property
     def samples(self) -> int:
@@ -361,9 +321,8 @@ class CasePlan:
     def in_order(self) -> list[tuple[int, PhasePlan]]:
         """Return every execution that is started, with its repetition, in order; that of a preparing phase is 0."""
         order = [(0, phase) for phase in self.prepare]
-        for phases in self.passes:
-            for repetition in range(self.first_repetition, self.repetitions + 1):
-                order += [(repetition, phase) for phase in phases if not phase.within]
+        for repetition in range(self.first_repetition, self.repetitions + 1):
+            order += [(repetition, phase) for phase in self.repeat if not phase.within]
         return order
 
     @property

@@ -77,14 +77,14 @@ def _tool_words(phase: PhasePlan, launch: Launch) -> list[str]:
     return words
 
 
-def _phase_lines(phase: PhasePlan, launch: Launch, directory: str) -> list[str]:
-    """Return lines of the job script that run one phase on the files of a directory."""
+def _phase_lines(phase: PhasePlan, launch: Launch) -> list[str]:
+    """Return lines of the job script that run one phase."""
     if phase.within is not None:
         return []
     lines = []
     if phase.access.evict:
         stem = stage.evict_stem(phase.name, REP)
-        words = launch.on_each_node("evict", directory, stem)
+        words = launch.on_each_node("evict", DIR, stem)
         lines.append(_step(f"evict-{phase.name}", words))
     if phase.verifies is not None:
         lines.append(f"iog_verify {shell_command(phase.verifies.words)}")
@@ -138,20 +138,18 @@ def _with_samples(
         lines += own
         way = phase.access.direction
         if sampled and way in ("write", "read") and last[way] is phase:
-            lines.append(f"iog_sample {way} {shell_word(plan.directory)}")
+            lines.append(f"iog_sample {way} {shell_word(DIR)}")
     return lines
 
 
 def _striping_lines(plan: CasePlan, launch: Launch) -> list[str]:
     """Return lines that request the layout before the first write."""
-    before, where = [], plan.directory
-    if plan.writes_first:
-        before.append(f"mkdir {shell_word(where)} || exit 1")
+    before = []
     if plan.layout is not None and not plan.hinted:
-        words = ["lfs", "setstripe", *plan.layout.arguments(), where]
+        words = ["lfs", "setstripe", *plan.layout.arguments(), DIR]
         before.append(_step("setstripe", words))
     if plan.pins is not None:
-        words = [*launch.agent, "pin", stage.PINS, where, f"{stage.PINNED}.{REP}"]
+        words = [*launch.agent, "pin", stage.PINS, DIR, f"{stage.PINNED}.{REP}"]
         before.append(_step("pin", words))
     return before
 
@@ -159,7 +157,7 @@ def _striping_lines(plan: CasePlan, launch: Launch) -> list[str]:
 def job_functions(
     plan: CasePlan, launch: Launch, notes_layouts: bool = False
 ) -> list[str]:
-    """Return shell functions: ``iog_prepare``, ``iog_case``; ``iog_write`` if writes go first.
+    """Return the shell functions ``iog_prepare`` and ``iog_case``.
 
     ``notes_layouts`` means that the files' layouts are noted after the last write.
     """
@@ -168,7 +166,7 @@ def job_functions(
         own_lines = []
         writing: list[str] | None = None
         for phase in phases:
-            own = _phase_lines(phase, launch, plan.directory)
+            own = _phase_lines(phase, launch)
             own_lines.append((phase, own))
             if phase.access.direction == "write" or phase.lays_out:
                 writing = own
@@ -176,7 +174,7 @@ def job_functions(
         if holds_first_write:
             before = _striping_lines(plan, launch)
             if notes_layouts and writing is not None:
-                writing.append(f"iog_layouts {shell_word(plan.directory)}")
+                writing.append(f"iog_layouts {shell_word(DIR)}")
         return [f"    {line}" for line in [*before, *_with_samples(own_lines, plan)]]
 
     facts = [_step(out, launch.on_each_node("facts", DIR, out)) for out in stage.FACTS]
@@ -197,10 +195,6 @@ def job_functions(
     begin = [f'    [ "$IOG_REP" != 1 ] || {first}']
     end = [f'    [ "$IOG_REP" != {plan.repetitions} ] || {last}']
     functions = ["iog_prepare() {", *prepare, "}"]
-    if plan.writes_first:
-        writes, reads = plan.passes
-        functions += ["iog_write() {", *begin, *lines(writes, True), "}"]
-        return [*functions, "iog_case() {", *lines(reads, False), *end, "}"]
     if not plan.prepare:
         begin.append("    iog_reset")
     case = [*begin, *lines(plan.repeat, not plan.prepare), *end]

@@ -45,7 +45,7 @@ _PARTITION_LACKS: Final = {
 
 #: Variables that ``-S`` sets in checks of this suite; the last two in bytes.
 _VARIABLES: Final = (
-    *("nodes", "tasks_per_node", "repetitions", "tier", "variant", "writes_first"),
+    *("nodes", "tasks_per_node", "repetitions", "tier", "variant"),
     *("transfer_bytes", "total_bytes"),
 )
 

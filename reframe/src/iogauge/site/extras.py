@@ -201,8 +201,6 @@ class Limits(SiteModel):
     max_deviation: Annotated[Fraction, Field(gt=0, le=0.9)] = 0.2
     #: Write and read at least this many times the memory if only size defeats a cache (G1).
     memory_factor: Annotated[float, Field(ge=1, strict=True)] = 2.0
-    #: All repetitions write before the first one reads; the files of each are kept until then.
-    writes_first: bool = False
 
     @model_validator(mode="after")
     def _sizes_make_sense(self) -> Limits:
@@ -258,7 +256,6 @@ class Sizes(SiteModel):
     repetitions: Count | None = None
     max_of_free: Fraction | None = None
     max_spread: Fraction | None = None
-    writes_first: bool | None = None
 
 
 class CaseSize(Sizes):

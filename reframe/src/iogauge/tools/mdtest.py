@@ -25,13 +25,11 @@ from iogauge.tools.parsing import COMPLAINT, excerpt, unique
 class MdtestOptions:
     """Options of one execution of mdtest: IO500's easy and hard forms, and forms between them.
 
-    Without ``create``, ``stat``, ``read`` and ``remove`` mdtest does all of them. A tree has ``depth`` levels below its root
-    and ``branching`` directories in each directory. mdtest has no stonewall (-W, -x) with branches.
+    Without ``create``, ``stat``, ``read`` and ``remove`` mdtest does all of them.
     """
 
     #: Of each task.
     items: int | None = option("-n", None)
-    items_per_directory: int | None = option("-I", None)
     files_only: bool = option("-F", False)
     leaf_only: bool = option("-L", False)
     unique_dir: bool = option("-u", False)
@@ -48,8 +46,6 @@ class MdtestOptions:
     read_bytes: int = option("-e", 0, size=True)
     signature: int | None = option("-G", None)
     stride: int = option("-N", 0)
-    depth: int = option("-z", 0)
-    branching: int | None = option("-b", None)
     stonewall_s: int = option("-W", 0)
     stonewall_status_file: str | None = option("-x", None)
     directory: str = option("-d")
