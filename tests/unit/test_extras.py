@@ -18,7 +18,6 @@ PARTS = {
     "ceilings": "site ceilings",
     "collecting": "site collecting",
     "new": "site new",
-    "profile": "compare x.darshan",
     "prune": "history prune 2026-01-01",
 }
 GROUPS = ("iogauge_commands", "iogauge_agent", "iogauge_answers")
@@ -82,8 +81,7 @@ def test_the_rest_works_and_says_what_is_missing(extra):
     assert {*words, *answers} <= said.keys()  # others may need this one
     for name, (status, text) in said.items():
         assert status == (2 if name in words else 1), text
-        named = {"compare x.darshan": "profile"}.get(name, name)
-        named = named.removeprefix("site ").removeprefix("history ")
+        named = name.removeprefix("site ").removeprefix("history ")
         assert f"{named.partition(' ')[0]} needs {package}" in " ".join(text.split())
 
 

@@ -98,6 +98,13 @@ def test_sides_that_hardly_vary_are_alike_unless_half_a_percent_lies_between_the
     assert rounded.high < 1
 
 
+def test_two_runs_of_a_side_decide_nothing(upgraded):
+    found = compared(upgraded, "until=2027-01-02", AFTER)
+    (ratio,) = found.ratios
+    assert (ratio.runs, ratio.mark, ratio.low, ratio.high) == ((2, 4), "?", None, None)
+    assert any("measure 3 runs of each side" in note for note in found.notes)
+
+
 def test_values_that_are_not_valid_do_not_count(tmp_path):
     measure(tmp_path, "20270101T1-n-1", 100.0)
     measure(tmp_path, "20270102T1-n-1", 500.0, metric={"verdict": "INVALID"})

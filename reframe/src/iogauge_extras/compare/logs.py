@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Final
 
 from iogauge.core.measurement import Quantity
 from iogauge.core.text import visible
-from iogauge.core.units import format_bytes, format_value
+from iogauge.core.units import format_bytes, with_unit
 from iogauge.report.layout import Table, columns
 
-#: Values whose ratio differs from 1 by no more than this count as alike.
-TOLERANCE: Final = 0.10
+#: Values whose ratio differs from 1 by no more than this count as alike; rounding of the ratio is no difference.
+TOLERANCE: Final = 0.10 + 1e-9
 
 
 class CompareError(ValueError):
@@ -27,6 +27,14 @@ class Difference:
     name: str
     a: str
     b: str
+
+
+def differences(a: Mapping[str, str], b: Mapping[str, str]) -> Iterator[Difference]:
+    """Yield the facts of two sides that differ."""
+    for name in {**a, **b}:
+        found = Difference(name, a.get(name, ""), b.get(name, ""))
+        if found.a != found.b:
+            yield found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,15 +68,25 @@ class Comparison:
     changes: tuple[Difference, ...]
     notes: tuple[str, ...]
 
+    @property
+    def title(self) -> str:
+        """Return both sides, for a terminal."""
+        return f"A: {visible(self.a)}; B: {visible(self.b)}"
+
     def to_json(self) -> str:
         """Return a JSON object; values are numbers in the unit of their row."""
         return json.dumps(asdict(self), indent=2, allow_nan=False)
 
     def below(self, table: Table, *remarks: str) -> Table:
         """Return a table of the figures, and below it what else differs, remarks and notes."""
-        changed = [f"  {c.name}: {c.a or '-'} -> {c.b or '-'}" for c in self.changes]
-        head = "What else differs:" + ("" if changed else " nothing that was recorded")
-        lines = [head, *changed, *remarks, *(f"note: {note}" for note in self.notes)]
+        lines = ["What else differs:"]
+        if not self.changes:
+            lines = ["What else differs: nothing that was recorded"]
+        for change in self.changes:
+            lines.append(f"  {change.name}: {change.a or '-'} -> {change.b or '-'}")
+        lines += remarks
+        for note in self.notes:
+            lines.append(f"note: {note}")
         return replace(table, footer=[line.replace("\n", " ") for line in lines])
 
 
@@ -80,59 +98,57 @@ class LogComparison(Comparison):
 
     def render(self) -> Table:
         """Return text for a terminal."""
-        values = [
-            (
-                row.name,
-                amount(row.a, row.unit),
-                amount(row.b, row.unit),
-                "-" if row.ratio is None else f"{row.ratio:.3f}",
-                row.mark,
-            )
-            for row in self.rows
-        ]
+        rows = []
+        for row in self.rows:
+            a, b = amount(row.a, row.unit), amount(row.b, row.unit)
+            ratio = "-"
+            if row.ratio is not None:
+                ratio = f"{row.ratio:.3f}"
+            rows.append((row.name, a, b, ratio, row.mark))
         right = ("A", "B", "B / A")
         headings = columns("value", *right, "", right=right, whole=(*right, ""))
-        head = f"A: {visible(self.a)}; B: {visible(self.b)}"
-        return self.below(Table(headings, {head: values}))
+        return self.below(Table(headings, {self.title: rows}))
 
 
 def compare(a: Figures, b: Figures) -> LogComparison:
     """Return rows for the values of either log, and the facts that differ."""
+    rows = []
+    for name in {**a.values, **b.values}:
+        rows.append(_row(name, a.values.get(name), b.values.get(name)))
+    notes = [f"A: {note}" for note in a.notes]
+    notes += [f"B: {note}" for note in b.notes]
     return LogComparison(
         a=a.name,
         b=b.name,
-        changes=tuple(
-            Difference(name, a.facts.get(name, ""), b.facts.get(name, ""))
-            for name in {**a.facts, **b.facts}
-            if a.facts.get(name, "") != b.facts.get(name, "")
-        ),
-        rows=tuple(
-            _row(name, a.values.get(name), b.values.get(name))
-            for name in {**a.values, **b.values}
-        ),
-        notes=tuple(
-            f"{side}: {note}"
-            for side, one in (("A", a), ("B", b))
-            for note in one.notes
-        ),
+        changes=tuple(differences(a.facts, b.facts)),
+        rows=tuple(rows),
+        notes=tuple(notes),
     )
 
 
 def _row(name: str, a: Quantity | None, b: Quantity | None) -> FigureRow:
-    first, second = a.value if a else None, b.value if b else None
-    ratio = second / first if first and second is not None else None
-    alike = (
-        round(abs(ratio - 1), 9) <= TOLERANCE if ratio is not None else first == second
-    )
-    unit = (a or b or Quantity(0, "")).unit
-    return FigureRow(name, unit, first, second, ratio, "" if alike else "differs")
+    first = second = ratio = None
+    unit = ""
+    if a is not None:
+        first, unit = a.value, a.unit
+    if b is not None:
+        second, unit = b.value, b.unit
+    alike = first == second
+    if first and second is not None:
+        ratio = second / first
+        alike = abs(ratio - 1) <= TOLERANCE
+    mark = "differs"
+    if alike:
+        mark = ""
+    return FigureRow(name, unit, first, second, ratio, mark)
 
 
 def amount(value: float | None, unit: str) -> str:
     """Return a value with its unit as text; ``-`` for none."""
     if value is None:
         return "-"
-    show: Callable[[float], str] = format_bytes if unit == "B" else format_value
-    if value == int(value) and unit == "1":
+    if unit == "B":
+        return format_bytes(value)
+    if unit == "1":
         return str(int(value))
-    return show(value) + ("" if unit in ("B", "1", "") else f" {unit}")
+    return with_unit(value, unit)

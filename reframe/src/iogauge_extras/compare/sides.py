@@ -8,7 +8,7 @@ the ranks of all ratios (:func:`iogauge_extras.history.statistics.interval`).
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,17 +16,16 @@ from statistics import median
 from typing import Any, Final
 
 from iogauge.core.groups import grouped
-from iogauge.core.text import count, visible
+from iogauge.core.text import count, some, visible
 from iogauge.core.units import UnitError, convert, moment, with_unit
-from iogauge.core.untrusted import numbers
 from iogauge.records import query
 from iogauge.records.names import chosen
 from iogauge.records.record import MetricRecord, Record
 from iogauge.report.layout import Table, columns
-from iogauge_extras.compare.logs import CompareError, Comparison, Difference
+from iogauge_extras.compare.logs import CompareError, Comparison, differences
 from iogauge_extras.history.statistics import TIE, interval
 
-#: Fewest runs of a side that decide; with fewer the interval is over the samples, and decides nothing.
+#: Fewest runs of a side that decide: fewer know nothing of the noise between runs.
 FEWEST_RUNS: Final = 3
 
 #: Newest runs of a case that count of a side: more make no interval narrower that matters.
@@ -70,14 +69,11 @@ class Ratio:
     a: float
     b: float
     runs: tuple[int, int]
-    #: B / A, and its 95 % interval.
+    #: B / A, and its 95 % interval; None if a side has fewer than three runs.
     ratio: float
     low: float | None
     high: float | None
-    #: What the interval is over: "runs" or "samples"; empty without one.
-    over: str
-    #: ``better`` or ``worse`` if an interval over runs excludes 1 by half a percent, ``differs`` if one over samples does,
-    #: ``alike`` if neither does, and ``?`` without an interval.
+    #: ``better`` or ``worse`` if the interval excludes 1 by half a percent, ``alike`` if it does not, and ``?`` without one.
     mark: str
 
 
@@ -93,25 +89,21 @@ class Contrast(Comparison):
         """Return the contrast for a terminal."""
         rows, last = [], ""
         for ratio in self.ratios:
-            case = ratio.case if ratio.case != last else ""
+            case = ratio.case
+            if case == last:
+                case = ""
             last = ratio.case
             reach = "-"
-            if ratio.over:
-                star = " *" if ratio.over == "samples" else ""
-                reach = f"{ratio.low:.3f} to {ratio.high:.3f}{star}"
+            if ratio.low is not None:
+                reach = f"{ratio.low:.3f} to {ratio.high:.3f}"
             a, b = with_unit(ratio.a, ratio.unit), with_unit(ratio.b, ratio.unit)
             runs = "/".join(map(str, ratio.runs))
             texts = (case, ratio.metric, a, b, runs, f"{ratio.ratio:.3f}", reach)
             rows.append((*map(visible, texts), ratio.mark))
         right = ("A", "B", "runs", "B / A", "95 %")
-        table = Table(
-            columns("case", "metric", *right, "", right=right, whole=("B / A",)),
-            {f"A: {visible(self.a)}; B: {visible(self.b)}": rows},
-        )
-        remarks = [f"note: only in {name}" for name in self.alone]
-        if any(ratio.over == "samples" for ratio in self.ratios):
-            remarks.insert(0, "*: interval over the samples of the runs")
-        return self.below(table, *remarks)
+        headings = columns("case", "metric", *right, "", right=right, whole=("B / A",))
+        table = Table(headings, {self.title: rows})
+        return self.below(table, *[f"note: only in {name}" for name in self.alone])
 
 
 def read(folder: Path, text: str) -> Side:
@@ -248,13 +240,14 @@ def contrast(a: Side, b: Side) -> Contrast:
 
     Raises :class:`CompareError` if they have none in common.
     """
-    of_a, of_b = _partitions(a), _partitions(b)
+    of_a, of_b = [{record.where for record in side.records} for side in (a, b)]
     apart = len(of_a) > 1 and of_a == of_b
     mine, other = _metrics(a, apart), _metrics(b, apart)
     ratios: list[Ratio] = []
     alone: list[str] = []
     notes: list[str] = []
-    compared: tuple[list[Record], list[Record]] = ([], [])
+    first: list[Record] = []
+    second: list[Record] = []
     for key, runs in mine.items():
         name = f"{_name(key, runs)} {key.metric}"
         if key not in other:
@@ -265,8 +258,8 @@ def contrast(a: Side, b: Side) -> Contrast:
         except UnitError:
             notes.append(f"{name}: the units have nothing in common")
             continue
-        for records, side in zip(compared, (runs, other[key]), strict=True):
-            records += [record for record, _ in side]
+        first += [record for record, _ in runs]
+        second += [record for record, _ in other[key]]
     for key, runs in other.items():
         if key not in mine:
             alone.append(f"B: {_name(key, runs)} {key.metric}")
@@ -275,23 +268,18 @@ def contrast(a: Side, b: Side) -> Contrast:
             f"{a.name} and {b.name} have no valid metric of the same case in common (A has {len(mine)}, B "
             f"{len(other)}{_refused(a)}{_refused(b)}): compare the same checks and parameters"
         )
-    if any(ratio.over == "samples" for ratio in ratios):
+    if any(ratio.low is None for ratio in ratios):
         notes.append(
-            "an interval over samples knows the noise within a run, not between runs: measure "
-            f"{FEWEST_RUNS} runs of each side"
+            f"?: undecided, measure {FEWEST_RUNS} runs of each side: fewer know nothing of the noise between runs"
         )
     return Contrast(
         a=a.title,
         b=b.title,
         ratios=tuple(ratios),
-        changes=tuple(_changes(*compared)),
+        changes=tuple(differences(_facts(first), _facts(second))),
         alone=tuple(alone),
         notes=tuple(notes),
     )
-
-
-def _partitions(side: Side) -> set[str]:
-    return {record.where for record in side.records}
 
 
 def _refused(side: Side) -> str:
@@ -308,24 +296,19 @@ def _ratio(key: _Key, mine: _Runs, other: _Runs) -> Ratio:
     unit, better = mine[-1][1].unit, mine[-1][1].better
     first = [convert(metric.median, metric.unit, unit) for _, metric in mine]
     second = [convert(metric.median, metric.unit, unit) for _, metric in other]
-    over, values = "runs", (first, second)
-    if min(len(first), len(second)) < FEWEST_RUNS:
-        over, values = "samples", (_samples(mine, unit), _samples(other, unit))
     a, b = median(first), median(second)
     ratio = b / a
     low = high = None
-    if min(map(len, values)) > 1:
-        _, least, most = interval(*values)
+    mark = "?"
+    if min(len(first), len(second)) >= FEWEST_RUNS:
+        _, least, most = interval(first, second)
         # The estimate of the ranks is not the ratio of the medians, which is shown.
         low, high = min(least, ratio), max(most, ratio)
-    if low is None or high is None:
-        over, mark = "", "?"
-    elif low - TIE <= 1 <= high + TIE:
-        mark = "alike"
-    elif over == "samples":  # noise between runs may explain it
-        mark = "differs"
-    else:
-        mark = "better" if (low > 1) == (better == "more") else "worse"
+        mark = "worse"
+        if low - TIE <= 1 <= high + TIE:
+            mark = "alike"
+        elif (low > 1) == (better == "more"):
+            mark = "better"
     return Ratio(
         case=_name(key, mine),
         metric=key.metric,
@@ -336,33 +319,12 @@ def _ratio(key: _Key, mine: _Runs, other: _Runs) -> Ratio:
         ratio=ratio,
         low=low,
         high=high,
-        over=over,
         mark=mark,
     )
 
 
-def _samples(side: _Runs, unit: str) -> list[float]:
-    """Return the samples of all runs of a side."""
-    samples: list[float] = []
-    for _, metric in side:
-        for sample in numbers(metric.samples):
-            if sample > 0:
-                samples.append(convert(sample, metric.unit, unit))
-    return samples
-
-
-def _changes(a: Collection[Record], b: Collection[Record]) -> Iterable[Difference]:
-    """Yield the facts that differ: of the fingerprints, the targets, the scale and the settings."""
-    first, second = _facts(a), _facts(b)
-    for name in {**first, **second}:
-        if name not in _LEFT_OUT and first.get(name) != second.get(name):
-            yield Difference(
-                name, _some(first.get(name, ())), _some(second.get(name, ()))
-            )
-
-
-def _facts(records: Collection[Record]) -> dict[str, list[str]]:
-    """Return the values of every fact in some records, each once."""
+def _facts(records: Collection[Record]) -> dict[str, str]:
+    """Return the values of every fact in some records, each once: fingerprints, targets, scale, settings."""
     found: dict[str, set[str]] = {}
     for record in records:
         facts: dict[str, Any] = {"tier": record.tier, "nodes of the case": record.nodes}
@@ -373,11 +335,6 @@ def _facts(records: Collection[Record]) -> dict[str, list[str]]:
             facts[f"-S {key}"] = value
         facts |= record.fingerprint
         for key, value in facts.items():
-            if value is not None:
+            if value is not None and key not in _LEFT_OUT:
                 found.setdefault(key, set()).add(str(value))
-    return {key: sorted(values) for key, values in found.items()}
-
-
-def _some(values: Sequence[str]) -> str:
-    more = f" and {len(values) - 3} more" if len(values) > 3 else ""
-    return ", ".join(values[:3]) + more
+    return {key: some(sorted(values), 3) for key, values in found.items()}

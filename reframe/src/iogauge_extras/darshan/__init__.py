@@ -2,6 +2,5 @@
 
 - figures: the figures and facts of a log
 - log: Darshan's log as values, by darshan-parser
-- profile_command: what one log says, on the terminal
 - subject: a log as one side of a comparison
 """
