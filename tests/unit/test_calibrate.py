@@ -239,7 +239,7 @@ def leaves(data, path=()):
 
 def changed_lines(before, after):
     proposal = Proposal(before, after, [])
-    lines = proposal.diff("f").splitlines()[2:]
+    lines = proposal.diff("f", "f").splitlines()[2:]
     return [x[1:] for x in lines if x[0] == "-"], [x[1:] for x in lines if x[0] == "+"]
 
 

@@ -1,6 +1,7 @@
 """The first month of a partition: it collects until something decides, and what is proposed then applies."""
 
 import subprocess
+from datetime import datetime, timezone
 
 import pytest
 import yaml
@@ -60,12 +61,14 @@ def keep(tmp_path, medians, verdict="UNREFERENCED", first=1, **change):
 
 
 def test_runs_of_the_newest_series_count_and_a_decision_ends_it(site, tmp_path):
-    assert collecting.collected("mine", "mnt") == collecting.Collected(0, 0, "")
+    assert collecting.collected("mine", "mnt") == collecting.Collected(0, 0, None)
     keep(tmp_path, STEADY[:7])
     keep(tmp_path, [1.0], "INVALID", 8)
     keep(tmp_path, [90.0], "UNSTABLE", 9)
     found = collecting.collected("mine", "mnt")
-    assert found == collecting.Collected(7, 1, "2027-01-01T01:00:00Z")
+    assert found == collecting.Collected(
+        7, 1, datetime(2027, 1, 1, 1, tzinfo=timezone.utc)
+    )
     # A reference that was there once, and is gone, opens no gate.
     keep(tmp_path, [100.0], "PASS", 10, reference=metric()["reference"])
     assert collecting.collected("mine", "mnt") is None

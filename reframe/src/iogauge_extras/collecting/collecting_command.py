@@ -6,36 +6,32 @@ a reference that was removed does not open a gate.
 
 from __future__ import annotations
 
-import difflib
 import os
-import shutil
 import sqlite3
-import sys
-import tempfile
 from collections import Counter
 from contextlib import closing
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated
 
 import typer
 
 from iogauge.cli.planning import demand_known
 from iogauge.cli.reporting import write_file
-from iogauge.cli.screen import say, slip
+from iogauge.cli.screen import say, slip, slips
 from iogauge.core import commands, paths
 from iogauge.core.text import count
 from iogauge.judge.verdict import Verdict
 from iogauge.records import query
 from iogauge.site import folders, settings
 from iogauge.site.reference_notes import fits
-from iogauge.site.references import FILE, References
+from iogauge.site.references import References
+from iogauge_extras.history import proposal
+from iogauge_extras.history.runs import LEAST_RUNS
 
-#: Valid runs on which `iogauge calibrate` bases a reference.
-NEEDED: Final = 20
 
-
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Collected:
     """What the history has of a partition on which no reference has decided."""
 
@@ -43,8 +39,8 @@ class Collected:
     runs: int
     #: Metrics that were UNSTABLE in the newest run of their case.
     unsteady: int
-    #: Time of the oldest run in a series that is the newest of its case; empty without a run.
-    since: str
+    #: Time of the oldest run in a series that is the newest of its case; None without a run.
+    since: datetime | None
 
 
 def is_decided(system: str, partition: str) -> bool:
@@ -91,50 +87,39 @@ def collected(system: str, partition: str) -> Collected | None:
         counts = not (row["confirms"] or row["busy"])
         if counts and row["metric"] and Verdict(row["metric_verdict"]).is_valid:
             runs[row["series"], row["metric"]] += 1
-    going_on = {row["series"] for row in newest.values()}
     last = {row["record"] for row in newest.values()}
     unsteady = 0
     for row in rows:
         if row["record"] in last:
             unsteady += row["metric_verdict"] == Verdict.UNSTABLE.value
-    begin = min((first[series] for series in going_on), default=None)
-    return Collected(
-        runs=max((n for key, n in runs.items() if key[0] in going_on), default=0),
-        unsteady=unsteady,
-        since="" if begin is None else f"{query.moment(begin):%Y-%m-%dT%H:%M:%SZ}",
-    )
+    found = Collected(runs=0, unsteady=unsteady, since=None)
+    going_on = {row["series"] for row in newest.values()}
+    if going_on:
+        found.since = query.moment(min(first[series] for series in going_on))
+    for (series, _), number in runs.items():
+        if series in going_on:
+            found.runs = max(found.runs, number)
+    return found
 
 
-def propose(system: str, since: str, into: Path) -> bool:
+def propose(system: str, since: datetime, into: Path) -> bool:
     """Write what ``iogauge calibrate`` says (references.txt) and proposes (references.diff) into a folder.
 
     The diff is for ``git apply`` in the repository that holds the site. Returns whether anything is proposed.
     """
-    file = folders.site_dir(system) / FILE
+    chosen = query.Choice(system=system, since=since)
+    with slips(ValueError):
+        found = proposal.calibrate(paths.history_dir(), chosen, (), None)
+    ((file, proposed),) = found.items()
     top = commands.run("git", "-C", str(file.parent), "rev-parse", "--show-toplevel")
     name = os.path.relpath(file.resolve(), top.stdout.strip() or file.parent.parent)
-    with tempfile.TemporaryDirectory(prefix="iogauge-references-") as scratch:
-        copy = Path(scratch, system)
-        shutil.copytree(file.parent, copy)
-        alone = {folders.VARIABLE: "", "IOGAUGE_CONFIGURATION": scratch}
-        done = commands.run(
-            str(Path(sys.executable).with_name("iogauge")),
-            *("calibrate", "--system", system, "--since", since, "--write"),
-            environment=os.environ | alone,
-        )
-        before = file.read_text(encoding="utf-8") if file.exists() else ""
-        changed = copy / FILE
-        after = changed.read_text(encoding="utf-8") if changed.exists() else before
-    said = (done.stdout + done.stderr).replace(f"{changed}: written\n", "")
-    write_file(into / "references.txt", said.replace(str(copy), str(file.parent)))
-    diff = difflib.unified_diff(
-        before.splitlines(keepends=True),
-        after.splitlines(keepends=True),
-        f"a/{name}" if before else "/dev/null",
-        f"b/{name}",
-    )
-    write_file(into / "references.diff", "".join(diff))
-    return before != after
+    old = f"a/{name}"
+    if not proposed.before:
+        old = "/dev/null"
+    text = "\n".join([*proposed.told(system), ""])
+    write_file(into / "references.txt", text)
+    write_file(into / "references.diff", proposed.diff(old, f"b/{name}"))
+    return proposed.changes
 
 
 def show_collecting(
@@ -161,11 +146,11 @@ def show_collecting(
             say(f"{place}: a gate: references decide")
             is_gate = True
             continue
-        text = f"{place}: collecting: {found.runs} of {NEEDED} runs"
+        text = f"{place}: collecting: {found.runs} of {LEAST_RUNS} runs"
         if found.unsteady:
             metrics = count(found.unsteady, "metric")
             text += f"; {metrics} too unsteady: see iogauge calibrate --system={system}"
-        if into and found.runs >= NEEDED:
+        if into and found.since and found.runs >= LEAST_RUNS:
             if system not in proposed:
                 proposed[system] = propose(system, found.since, into)
             text += f". Read {into / 'references.txt'}"

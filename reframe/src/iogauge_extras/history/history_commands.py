@@ -11,7 +11,6 @@ import typer
 
 from iogauge.cli.screen import Name, Since, System, say, slips
 from iogauge.core import paths
-from iogauge.core.groups import grouped
 from iogauge.core.text import visible_lines
 from iogauge.records.query import Choice
 from iogauge_extras.history import proposal
@@ -39,7 +38,7 @@ def propose_references(
         found = proposal.calibrate(paths.history_dir(), choice, metric or (), lower)
         if write:
             for file, proposed in found.items():
-                if proposed.diff(""):
+                if proposed.changes:
                     proposal.write_text(file, proposed.after)
     if as_json:
         typer.echo(to_json(found))
@@ -54,22 +53,21 @@ def to_json(found: dict[Path, Proposal]) -> str:
     systems = []
     for file, proposed in found.items():
         outcomes = [asdict(outcome) for outcome in proposed.outcomes]
-        diff = proposed.diff(str(file))
+        diff = proposed.diff(str(file), str(file))
         system = file.parent.name
         systems.append({"system": system, "outcomes": outcomes, "diff": diff})
     return json.dumps(systems, indent=2)
 
 
 def _show(file: Path, proposed: Proposal, write: bool) -> None:
-    """Print what happened to each metric, a text once with its metrics, and the diff."""
-    alike = grouped(proposed.outcomes, lambda one: f"{one.state}: {one.text}")
-    for text, outcomes in alike.items():
-        say(f"{file.parent.name}: {text}")
-        for outcome in outcomes:
-            say(f"  {outcome.name}")
-    diff = proposed.diff(str(file))
-    if not diff:
+    """Print what happened to each metric, and the diff."""
+    for line in proposed.told(file.parent.name):
+        say(line)
+    if not proposed.changes:
         say(f"{file}: nothing to change")
         return
-    typer.echo(visible_lines(diff))
-    say(f"{file}: " + ("written" if write else "not written: review, then --write"))
+    typer.echo(visible_lines(proposed.diff(str(file), str(file))))
+    done = "not written: review, then --write"
+    if write:
+        done = "written"
+    say(f"{file}: {done}")

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 from iogauge.core import untrusted, yamlfile
+from iogauge.core.groups import grouped
 from iogauge.core.paths import scratch_file
 from iogauge.core.units import format_value, with_unit
 from iogauge.records import query
@@ -130,16 +131,30 @@ class Proposal:
     outcomes: list[MetricOutcome]
 
     @property
+    def changes(self) -> bool:
+        """Return whether the file becomes another one."""
+        return self.before != self.after
+
+    @property
     def refused(self) -> bool:
         """Return whether any metric was refused."""
         return any(outcome.state == "refused" for outcome in self.outcomes)
 
-    def diff(self, file: str) -> str:
-        """Return a unified diff; returns "" if nothing changes."""
-        before = self.before.splitlines()
-        after = self.after.splitlines()
-        lines = difflib.unified_diff(before, after, file, file, lineterm="")
+    def diff(self, old: str, new: str) -> str:
+        """Return a unified diff, with these names of the file; returns "" if nothing changes."""
+        before, after = self.before.splitlines(), self.after.splitlines()
+        lines = difflib.unified_diff(before, after, old, new, lineterm="")
         return "".join(f"{line}\n" for line in lines)
+
+    def told(self, system: str) -> list[str]:
+        """Return what happened to each metric, a text once with its metrics."""
+        lines = []
+        alike = grouped(self.outcomes, lambda one: f"{one.state}: {one.text}")
+        for text, outcomes in alike.items():
+            lines.append(f"{system}: {text}")
+            for outcome in outcomes:
+                lines.append(f"  {outcome.name}")
+        return lines
 
 
 @dataclass(frozen=True, slots=True)
