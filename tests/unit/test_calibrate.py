@@ -298,8 +298,7 @@ def runs(values, **given):
         "metric": "bw",
         "unit": "MiB/s",
         "better": "more",
-        "series": ("5e71e5000001",) * len(values),
-        "contents": ({},) * len(values),
+        "series": "5e71e5000001",
         "times": tuple(days(len(values))),
         "record": record(),
     } | given
@@ -367,28 +366,6 @@ def test_one_entry_for_two_kinds_of_runs_is_refused():
     assert "environment=intel" in found.outcomes[0].text
 
 
-def test_runs_of_two_series_are_refused_with_what_differs():
-    contents = [
-        *(
-            {"kernel": "5.14", "lustre.client": "2.15.4", "nodes": f"n{n}"}
-            for n in range(20)
-        ),
-        *(
-            {"kernel": "5.14", "lustre.client": "2.17.0", "nodes": f"n{n}"}
-            for n in range(10)
-        ),
-    ]
-    mixed = runs(
-        noisy(30), series=("aaa",) * 20 + ("bbb",) * 10, contents=tuple(contents)
-    )
-    found = proposal("", mixed)
-    assert state(found) == ["refused"]
-    text = found.outcomes[0].text
-    assert "2 series (aaa, bbb)" in text
-    assert "changed last: lustre.client 2.15.4 -> 2.17.0" in text
-    assert "--since 2026-09-21T03:00:00, 10 more run(s) needed" in text
-
-
 # --- the choice of runs ---------------------------------------------------------------------------
 
 
@@ -407,7 +384,23 @@ def test_only_proven_values_are_runs(tmp_path):
         (found,) = runs_of(tmp_path, history, query.Condition("1"))
     valid = [n for n, name in enumerate(verdicts, 1) if Verdict(name).is_valid]
     assert found.values == tuple(float(day) for day in valid if day > 2)
-    assert found.busy == (2 in valid)
+    assert found.left_out == (" (1 on busy nodes left out)" if 2 in valid else "")
+
+
+def test_only_the_newest_series_counts(tmp_path):
+    for day in range(1, 6):
+        target = "A" if day < 3 else "B"
+        measured = records.metric(verdict="PASS", median=float(day))
+        made = records.values(
+            time=f"2026-09-{day:02}T00:00:00Z",
+            metrics=[measured],
+            fingerprint={"fs.uuid": target},
+        )
+        records.append(tmp_path / "here" / f"{day}.jsonl", made)
+    with closing(query.connect(tmp_path)) as history:
+        (found,) = runs_of(tmp_path, history, query.Condition("1"))
+    assert found.values == (3.0, 4.0, 5.0)
+    assert found.left_out == " (2 of earlier series left out)"
 
 
 def test_a_file_is_replaced_whole_and_keeps_its_mode(tmp_path):

@@ -1,7 +1,6 @@
 """The first month of a partition: it collects until something decides, and what is proposed then applies."""
 
 import subprocess
-from datetime import datetime, timezone
 
 import pytest
 import yaml
@@ -60,18 +59,17 @@ def keep(tmp_path, medians, verdict="UNREFERENCED", first=1, **change):
         append(tmp_path / "home" / "history" / "mine" / f"{name}.jsonl", record)
 
 
-def test_runs_of_the_newest_series_count_and_a_decision_ends_it(site, tmp_path):
-    assert collecting.collected("mine", "mnt") == collecting.Collected(0, 0, None)
+def test_a_decision_ends_it_for_good(site, tmp_path):
+    assert not collecting.is_gate("mine", "mnt")
     keep(tmp_path, STEADY[:7])
     keep(tmp_path, [1.0], "INVALID", 8)
     keep(tmp_path, [90.0], "UNSTABLE", 9)
-    found = collecting.collected("mine", "mnt")
-    assert found == collecting.Collected(
-        7, 1, datetime(2027, 1, 1, 1, tzinfo=timezone.utc)
-    )
+    assert not collecting.is_gate("mine", "mnt")
+    done = completed(["iogauge", "site", "collecting", "mine:mnt"])
+    assert done.returncode == 0 and "0 of 1 metric can have" in done.stdout, done.stdout
     # A reference that was there once, and is gone, opens no gate.
     keep(tmp_path, [100.0], "PASS", 10, reference=metric()["reference"])
-    assert collecting.collected("mine", "mnt") is None
+    assert collecting.is_gate("mine", "mnt")
 
 
 @pytest.mark.parametrize(
@@ -110,7 +108,7 @@ def test_the_proposal_applies_in_the_repository_and_ends_the_month(site, tmp_pat
     words = ["iogauge", "site", "collecting", "mine:mnt", "--propose", str(tmp_path)]
     done = completed(words)
     assert done.returncode == 0, done.stderr
-    assert "mine:mnt: collecting: 20 of 20 runs" in done.stdout
+    assert "mine:mnt: collecting: 1 of 1 metric can have" in done.stdout
     assert not (site / "references.yaml").exists()
     said = (tmp_path / "references.txt").read_text()
     assert "median 100.0 ops/s of 20 runs" in said and "written" not in said

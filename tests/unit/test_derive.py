@@ -155,16 +155,14 @@ def newest(*records, source=SOURCE):
 
 
 def left(found, metric="write_bw"):
-    return [str(one) for one in found.without(metric)]
+    return [str(one) for one in found.left_out[metric]]
 
 
 @pytest.mark.parametrize("verdict", ["INVALID", "UNSTABLE", "CONTAMINATED", "ERROR"])
 def test_a_point_that_is_not_valid_is_named_with_its_verdict(verdict):
     found = newest(record(1, verdict), record(2), record(4))
     assert [p.x for p in found.points["write_bw"]] == [2, 4]
-    assert found.without("write_bw") == (
-        LeftOut("tasks=1", f"{verdict} in s0", "write_bw", True),
-    )
+    assert found.left_out["write_bw"] == (LeftOut("tasks=1", f"{verdict} in s0", True),)
 
 
 @pytest.mark.parametrize(
@@ -247,7 +245,7 @@ def test_against_a_search_through_all(drawn):
         ]
         expected |= {x: valid[0]} if valid else {}
     assert {p.x: p.value for p in found.points["write_bw"]} == expected
-    assert {one.point for one in found.without("write_bw")} == {
+    assert {one.point for one in found.left_out["write_bw"]} == {
         f"tasks={x}" for x in (1, 2, 4) if x not in expected
     }
 

@@ -7,11 +7,7 @@ a reference that was removed does not open a gate.
 from __future__ import annotations
 
 import os
-import sqlite3
-from collections import Counter
 from contextlib import closing
-from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
 from typing import Annotated
 
@@ -19,28 +15,15 @@ import typer
 
 from iogauge.cli.planning import demand_known
 from iogauge.cli.reporting import write_file
-from iogauge.cli.screen import say, slip, slips
+from iogauge.cli.screen import say, slip
 from iogauge.core import commands, paths
 from iogauge.core.text import count
-from iogauge.judge.verdict import Verdict
 from iogauge.records import query
 from iogauge.site import folders, settings
 from iogauge.site.reference_notes import fits
 from iogauge.site.references import References
 from iogauge_extras.history import proposal
-from iogauge_extras.history.runs import LEAST_RUNS
-
-
-@dataclass(slots=True)
-class Collected:
-    """What the history has of a partition on which no reference has decided."""
-
-    #: Valid runs of the metric that has most, in the newest series of its case.
-    runs: int
-    #: Metrics that were UNSTABLE in the newest run of their case.
-    unsteady: int
-    #: Time of the oldest run in a series that is the newest of its case; None without a run.
-    since: datetime | None
+from iogauge_extras.history.proposal import Proposal
 
 
 def is_decided(system: str, partition: str) -> bool:
@@ -63,63 +46,30 @@ def is_decided(system: str, partition: str) -> bool:
     return False
 
 
-def collected(system: str, partition: str) -> Collected | None:
-    """Return what a partition has collected; None if it is a gate."""
+def is_gate(system: str, partition: str) -> bool:
+    """Return whether something decides on a partition, or a reference once did."""
     if is_decided(system, partition):
-        return None
-    here = query.Condition("system = ? AND partition = ?", (system, partition))
+        return True
+    once = query.Condition(
+        "system = ? AND partition = ? AND reference IS NOT NULL", (system, partition)
+    )
     with closing(query.connect(paths.history_dir())) as history:
-        rows = query.rows(
-            history,
-            "line, series, time, record, metric, metric_verdict, reference, confirms, busy",
-            here,
-            "ORDER BY time, file, start",
-        )
-    newest: dict[str, sqlite3.Row] = {}
-    first: dict[str, int] = {}
-    runs: Counter[tuple[str, str]] = Counter()
-    for row in rows:
-        if row["reference"] is not None:
-            return None
-        newest[row["line"]] = row
-        first.setdefault(row["series"], row["time"])
-        # As calibrate: a run beside more work of others than cores is no basis of a reference.
-        counts = not (row["confirms"] or row["busy"])
-        if counts and row["metric"] and Verdict(row["metric_verdict"]).is_valid:
-            runs[row["series"], row["metric"]] += 1
-    last = {row["record"] for row in newest.values()}
-    unsteady = 0
-    for row in rows:
-        if row["record"] in last:
-            unsteady += row["metric_verdict"] == Verdict.UNSTABLE.value
-    found = Collected(runs=0, unsteady=unsteady, since=None)
-    going_on = {row["series"] for row in newest.values()}
-    if going_on:
-        found.since = query.moment(min(first[series] for series in going_on))
-    for (series, _), number in runs.items():
-        if series in going_on:
-            found.runs = max(found.runs, number)
-    return found
+        return bool(query.rows(history, "record", once, "LIMIT 1"))
 
 
-def propose(system: str, since: datetime, into: Path) -> bool:
+def write_proposal(file: Path, proposed: Proposal, into: Path) -> None:
     """Write what ``iogauge calibrate`` says (references.txt) and proposes (references.diff) into a folder.
 
-    The diff is for ``git apply`` in the repository that holds the site. Returns whether anything is proposed.
+    The diff is for ``git apply`` in the repository that holds the site.
     """
-    chosen = query.Choice(system=system, since=since)
-    with slips(ValueError):
-        found = proposal.calibrate(paths.history_dir(), chosen, (), None)
-    ((file, proposed),) = found.items()
     top = commands.run("git", "-C", str(file.parent), "rev-parse", "--show-toplevel")
     name = os.path.relpath(file.resolve(), top.stdout.strip() or file.parent.parent)
     old = f"a/{name}"
     if not proposed.before:
         old = "/dev/null"
-    text = "\n".join([*proposed.told(system), ""])
+    text = "\n".join([*proposed.told(file.parent.name), ""])
     write_file(into / "references.txt", text)
     write_file(into / "references.diff", proposed.diff(old, f"b/{name}"))
-    return proposed.changes
 
 
 def show_collecting(
@@ -132,8 +82,7 @@ def show_collecting(
     ] = None,
 ) -> None:
     """Say whether partitions still collect their first runs: status 0 if all do, 1 if one is a gate."""
-    is_gate = False
-    proposed: dict[str, bool] = {}
+    gates = 0
     for place in places:
         system, _, partition = place.partition(":")
         demand_known(system, "")
@@ -141,20 +90,26 @@ def show_collecting(
         if partition not in known:
             names = ", ".join(known) or f"none, see iogauge check {system}"
             raise slip(f"{place}: no such partition; known: {names}")
-        found = collected(system, partition)
-        if found is None:
+        if is_gate(system, partition):
             say(f"{place}: a gate: references decide")
-            is_gate = True
+            gates += 1
             continue
-        text = f"{place}: collecting: {found.runs} of {LEAST_RUNS} runs"
-        if found.unsteady:
-            metrics = count(found.unsteady, "metric")
-            text += f"; {metrics} too unsteady: see iogauge calibrate --system={system}"
-        if into and found.since and found.runs >= LEAST_RUNS:
-            if system not in proposed:
-                proposed[system] = propose(system, found.since, into)
+        try:
+            chosen = query.Choice(system=system)
+            found = proposal.calibrate(paths.history_dir(), chosen, (), None)
+        except ValueError as error:
+            say(f"{place}: collecting: {error}")
+            continue
+        ((file, proposed),) = found.items()
+        mine = [o for o in proposed.outcomes if o.name.startswith(f"{partition} ")]
+        ready = sum(outcome.state == "proposed" for outcome in mine)
+        text = f"{place}: collecting: {ready} of {count(len(mine), 'metric')} can have a reference"
+        if ready < len(mine):
+            text += f", why not the others: iogauge calibrate --system={system}"
+        if into:
+            write_proposal(file, proposed, into)
             text += f". Read {into / 'references.txt'}"
-            if proposed[system]:
+            if proposed.changes:
                 text += f"; merge {into / 'references.diff'}: then it is a gate"
         say(text)
-    raise typer.Exit(int(is_gate))
+    raise typer.Exit(min(gates, 1))

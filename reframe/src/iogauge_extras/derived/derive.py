@@ -8,12 +8,13 @@ formulas take points and say which of them they used.
 from __future__ import annotations
 
 import calendar
+import contextlib
 import math
 import statistics
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
 from iogauge.core.measurement import Metric
 from iogauge.evidence.fingerprint import FILE_SYSTEM
@@ -62,26 +63,21 @@ def _curve(points: Sequence[Point]) -> list[Point]:
     return sorted(points, key=lambda point: point.x)
 
 
+def _best(points: Sequence[Point]) -> Point:
+    """Return the point with the highest value of a curve; of several the one with the smallest x."""
+    return max(_curve(points), key=lambda point: point.value)
+
+
 def plateau(points: Sequence[Point]) -> Derived:
     """Return the highest value of a curve, in the metric's unit."""
-    best = max(_curve(points), key=lambda point: point.value)
+    best = _best(points)
     return Derived(best.value, (best,))
 
 
 def saturation(points: Sequence[Point]) -> float:
     """Return the smallest x whose value is at least 95 % of the plateau."""
-    enough = SATURATED * plateau(points).value
+    enough = SATURATED * _best(points).value
     return min(point.x for point in points if point.value >= enough)
-
-
-def _end_of_rise(points: Sequence[Point]) -> float:
-    """Return the saturation; raises :class:`NotComputable` for a curve that still rises at its largest point."""
-    end = saturation(points)
-    if end == max(point.x for point in points):
-        raise NotComputable(
-            f"still rising at the largest point, {end:g}: add larger points to the sweep"
-        )
-    return end
 
 
 def linearity(points: Sequence[Point]) -> Derived:
@@ -106,12 +102,17 @@ def linearity(points: Sequence[Point]) -> Derived:
 def hold(points: Sequence[Point]) -> Derived:
     """Return the share of the plateau that is left beyond saturation.
 
-    It is the smallest value there over the plateau, at most 1.
+    It is the smallest value there over the plateau, at most 1. Raises :class:`NotComputable` for a curve that still
+    rises at its largest point.
     """
-    top, end = plateau(points), _end_of_rise(points)
-    beyond = [point for point in _curve(points) if point.x > end]
+    best, end = _best(points), saturation(points)
+    beyond = [point for point in points if point.x > end]
+    if not beyond:
+        raise NotComputable(
+            f"still rising at the largest point, {end:g}: add larger points to the sweep"
+        )
     least = min(beyond, key=lambda point: point.value)
-    return Derived(least.value / top.value, (*top.used, least))
+    return Derived(least.value / best.value, (best, least))
 
 
 def scale_out(points: Sequence[Point]) -> Derived:
@@ -146,13 +147,13 @@ def speedup(points: Sequence[Point], first: float) -> Derived:
         raise NotComputable(
             f"needs the point {first:g}, which all others are compared with"
         )
-    best = max(curve, key=lambda point: point.value)
+    best = _best(curve)
     return Derived(best.value / base.value, (base, best))
 
 
 def best_x(points: Sequence[Point]) -> Derived:
     """Return the x of the best value; the smallest x if there are several."""
-    best = max(_curve(points), key=lambda point: point.value)
+    best = _best(points)
     return Derived(best.x, (best,))
 
 
@@ -207,23 +208,13 @@ class Source:
     #: Keys of a record in which all points must agree with the newest.
     alike: Sequence[str] = ()
 
-    def may_hold(self, values: Mapping[str, Any]) -> bool:
-        """Return whether the JSON of a record names the check and the place."""
-        place = (
-            values.get("check"),
-            values.get("partition"),
-            values.get("environment"),
-        )
-        return place == (self.check, self.partition, self.environment)
-
 
 @dataclass(frozen=True, slots=True)
 class LeftOut:
-    """A point without a valid value, and why; ``metric`` is None if it has none of the metrics."""
+    """A point without a valid value of a metric, and why."""
 
     point: str
     why: str
-    metric: str | None
     measured: bool
 
     def __str__(self) -> str:
@@ -232,28 +223,48 @@ class LeftOut:
 
 @dataclass(frozen=True, slots=True)
 class Operands:
-    """Newest valid points by metric, and the points that were left out."""
+    """Newest valid points by metric, and the points that each metric lacks."""
 
     metrics: Mapping[str, Metric]
     points: Mapping[str, tuple[Point, ...]]
-    left_out: tuple[LeftOut, ...]
-
-    def without(self, metric: str) -> tuple[LeftOut, ...]:
-        """Return the points that a metric lacks."""
-        return tuple(left for left in self.left_out if left.metric in (None, metric))
+    #: Under no name if there is no metric.
+    left_out: Mapping[str, tuple[LeftOut, ...]]
 
 
 @dataclass(frozen=True, slots=True)
 class _Case:
-    """A record as a point of a source: where it stands, its name, and what all points must have in common."""
+    """A record as a point of a source."""
 
     record: Record
     x: float
     name: str
+    #: What all points must have in common.
     alike: tuple[tuple[str, object], ...]
+    #: Why it has no value; empty if it may have one.
+    refused: str = ""
 
-    def metric(self, name: str) -> MetricRecord | None:
-        return next((m for m in self.record.metrics if m.name == name), None)
+    def value(
+        self, metric: Metric, tier: str, agreed: tuple[tuple[str, object], ...] | None
+    ) -> float | str:
+        """Return the value of a metric, or the reason why there is no usable one."""
+        session = self.record.session
+        if self.refused:
+            return f"{self.refused} in {session}"
+        verdict, measured = self.record.verdict, None
+        for candidate in self.record.metrics:
+            if candidate.name == metric.name:
+                verdict, measured = candidate.verdict, candidate
+        if not verdict.is_valid:
+            return f"{verdict.value} in {session}"
+        if measured and _metric(measured) != metric:
+            return f"in {measured.unit}, not {metric.unit}, in {session}"
+        if not measured or self.record.tier != tier or measured.median <= 0:
+            return f"without a value in {session}"
+        if agreed is not None and self.alike != agreed:
+            was = ", ".join(f"{key}={value}" for key, value in self.alike)
+            now = ", ".join(f"{key}={value}" for key, value in agreed)
+            return f"with {was} in {session}, newer points with {now}"
+        return float(measured.median)
 
     def point(self, value: float) -> Point:
         return Point(
@@ -266,7 +277,9 @@ class _Case:
         )
 
 
-def _case(record: Record, source: Source, oldest: float) -> _Case | None:
+def _case(
+    record: Record, source: Source, oldest: float, uuid: str | None
+) -> _Case | None:
     """Return a record as a case of the source; returns None if it is not one, or too old.
 
     Raises KeyError, TypeError or ValueError for a record without the source's parameters and keys.
@@ -278,8 +291,7 @@ def _case(record: Record, source: Source, oldest: float) -> _Case | None:
     # Older records lack these keys, and so do those that were never decided.
     if measured < oldest or not {"parameters", "overridden", "tier"} <= {*record.order}:
         return None
-    # A pinned one is a value of a node, not of the target. The tier is compared later; it is empty if the case was refused
-    # before it was known.
+    # A pinned one is a value of a node, not of the target. The tier is empty if the case was refused before it was known.
     if record.pinned or set(record.overridden) - {"tier"}:
         return None
     if record.tier not in (source.tier, ""):
@@ -292,16 +304,23 @@ def _case(record: Record, source: Source, oldest: float) -> _Case | None:
         name = _name(source, x)
     if source.expected and x not in source.expected:
         return None
+    values = record.to_json()
     # The points of one curve are of one file system.
-    alike = [(FILE_SYSTEM, record.fingerprint.get(FILE_SYSTEM, "unknown"))]
-    if source.alike:
-        values = record.to_json()
-        alike = [*((key, values[key]) for key in source.alike), *alike]
-    return _Case(record, x, name, tuple(alike))
+    measured_on = str(record.fingerprint.get(FILE_SYSTEM, "unknown"))
+    alike = [(key, values[key]) for key in source.alike]
+    alike.append((FILE_SYSTEM, measured_on))
+    refused = ""
+    if uuid and measured_on != "unknown" and differ(uuid, measured_on):
+        refused = f"of another file system, {measured_on},"
+    return _Case(record, x, name, tuple(alike), refused)
 
 
 def _name(source: Source, x: float) -> str:
     return f"{source.varied}={x:g}"
+
+
+def _metric(measured: MetricRecord) -> Metric:
+    return Metric(measured.name, measured.unit, measured.better)
 
 
 def newest_points(
@@ -309,90 +328,48 @@ def newest_points(
 ) -> Operands:
     """Return the newest valid value of every point and metric, and the points without a value.
 
-    ``records`` come newest first and are read no further than needed. ``oldest`` is in seconds
-    since the epoch. A record without the source's parameters and keys is skipped. A point of another file system than
-    ``uuid``, that of the target today, has no value; None if it is unknown.
+    ``records`` come newest first. ``oldest`` is in seconds since the epoch. A record without the source's parameters
+    and keys is skipped. A point of another file system than ``uuid``, that of the target today, has no value; None if
+    it is unknown.
     """
-    metrics = {metric.name: metric for metric in source.metrics}
-    by_metric: dict[str, dict[str, Point]] = {name: {} for name in metrics}
-    refused: dict[tuple[str | None, str], str] = {}
-    agreed: tuple[tuple[str, object], ...] | None = None
+    cases = []
     for record in records:
-        try:
-            case = _case(record, source, oldest)
-        except (KeyError, TypeError, ValueError, OverflowError):
+        with contextlib.suppress(KeyError, TypeError, ValueError, OverflowError):
+            cases.append(_case(record, source, oldest, uuid))
+    kept = [case for case in cases if case]
+    metrics = {metric.name: metric for metric in source.metrics}
+    if not source.metrics:
+        for case in kept:
+            if not case.refused:
+                for measured in case.record.metrics:
+                    metrics.setdefault(measured.name, _metric(measured))
+    points: dict[str, tuple[Point, ...]] = {}
+    left_out: dict[str, tuple[LeftOut, ...]] = {}
+    for metric in metrics.values() or [Metric("", "1")]:
+        found, lacking = _of_metric(metric, source, kept)
+        points[metric.name], left_out[metric.name] = found, lacking
+    return Operands(metrics, points, left_out)
+
+
+def _of_metric(
+    metric: Metric, source: Source, cases: Sequence[_Case]
+) -> tuple[tuple[Point, ...], tuple[LeftOut, ...]]:
+    """Return the newest valid points of a metric, and those that it lacks."""
+    points: dict[str, Point] = {}
+    why: dict[str, str] = {}
+    agreed: tuple[tuple[str, object], ...] | None = None
+    for case in cases:
+        if case.name in points:
             continue
-        if case is None:
-            continue
-        measured_on = str(record.fingerprint.get(FILE_SYSTEM, ""))
-        if uuid and differ(uuid, measured_on):
-            gone = f"of another file system, {measured_on}, in {record.session}"
-            refused.setdefault((None, case.name), gone)
-            continue
-        if not record.metrics:
-            why = f"{record.verdict.value} in {record.session}"
-            refused.setdefault((None, case.name), why)
-        for wanted in source.metrics or map(_metric, record.metrics):
-            name, metric = wanted.name, metrics.setdefault(wanted.name, wanted)
-            points = by_metric.setdefault(name, {})
-            if case.name in points:
-                continue
-            value = _value(case, source, metric, agreed)
-            if isinstance(value, str):
-                refused.setdefault((name, case.name), value)
-            else:
-                points[case.name] = case.point(value)
-                agreed = case.alike
-        count = len(source.expected)
-        if count and by_metric and all(len(p) == count for p in by_metric.values()):
-            break
-    left = _left_out(by_metric, refused, [_name(source, x) for x in source.expected])
-    found = {name: tuple(points.values()) for name, points in by_metric.items()}
-    return Operands(metrics, found, tuple(left))
-
-
-def _metric(measured: MetricRecord) -> Metric:
-    return Metric(measured.name, measured.unit, measured.better)
-
-
-def _value(
-    case: _Case,
-    source: Source,
-    metric: Metric,
-    agreed: tuple[tuple[str, object], ...] | None,
-) -> float | str:
-    """Return a case's value of a metric, or the reason why there is no usable value."""
-    session, measured = case.record.session, case.metric(metric.name)
-    verdict = measured.verdict if measured else case.record.verdict
-    if not verdict.is_valid:
-        return f"{verdict.value} in {session}"
-    if measured and _metric(measured) != metric:
-        return f"in {measured.unit}, not {metric.unit}, in {session}"
-    if not measured or case.record.tier != source.tier or measured.median <= 0:
-        return f"without a value in {session}"
-    if agreed is not None and case.alike != agreed:
-        was = ", ".join(f"{key}={value}" for key, value in case.alike)
-        now = ", ".join(f"{key}={value}" for key, value in agreed)
-        return f"with {was} in {session}, newer points with {now}"
-    return float(measured.median)
-
-
-def _left_out(
-    by_metric: Mapping[str, Mapping[str, Point]],
-    refused: Mapping[tuple[str | None, str], str],
-    expected: Sequence[str],
-) -> Iterable[LeftOut]:
-    """Yield for every metric the points without a valid value.
-
-    If there is no metric, yield every point that was refused.
-    """
-    for metric in by_metric or [None]:
-        names = [
-            *expected,
-            *(point for name, point in refused if name in (metric, None)),
-        ]
-        for point in dict.fromkeys(names):
-            if metric is not None and point in by_metric[metric]:
-                continue
-            why = refused.get((metric, point)) or refused.get((None, point))
-            yield LeftOut(point, why or "not measured", metric, why is not None)
+        value = case.value(metric, source.tier, agreed)
+        if isinstance(value, str):
+            why.setdefault(case.name, value)
+        else:
+            points[case.name], agreed = case.point(value), case.alike
+    left_out = []
+    declared = [_name(source, x) for x in source.expected]
+    for name in dict.fromkeys([*declared, *why]):
+        if name not in points:
+            reason = why.get(name, "not measured")
+            left_out.append(LeftOut(name, reason, name in why))
+    return tuple(points.values()), tuple(left_out)

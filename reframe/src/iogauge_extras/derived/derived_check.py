@@ -85,9 +85,10 @@ class Formula:
 
     def lacking(self, operands: Sequence[Operands]) -> list[LeftOut]:
         """Return the points that are missing in it."""
-        return [
-            left for side in self.sides(operands) for left in side.without(self.rate)
-        ]
+        lacking: list[LeftOut] = []
+        for side in self.sides(operands):
+            lacking += side.left_out.get(self.rate, ())
+        return lacking
 
 
 @dataclass(slots=True)
@@ -96,37 +97,35 @@ class _Decided:
 
     metrics: list[MetricVerdict] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
-    #: Names of metrics by verdict, and by the reason for it.
-    reasons: dict[Verdict, dict[str, list[str]]] = field(default_factory=dict)
+    #: Names of metrics by verdict and reason.
+    reasons: dict[tuple[Verdict, str], list[str]] = field(default_factory=dict)
 
     def add(self, verdict: Verdict, metric: Metric, reason: str) -> None:
         """Take a metric's verdict."""
-        names = self.reasons.setdefault(verdict, {}).setdefault(reason, [])
-        names.append(metric.name)
+        self.reasons.setdefault((verdict, reason), []).append(metric.name)
 
     def judgement(self) -> Judgement:
         """Return the worst verdict, with the reasons of the metrics that have it."""
-        verdict = worst(list(self.reasons))
+        verdict = worst([verdict for verdict, _ in self.reasons])
         parts = []
-        for reason, names in self.reasons.get(verdict, {}).items():
-            parts.append(f"{', '.join(names)}: {reason}")
+        for (decided, reason), names in self.reasons.items():
+            if decided is verdict:
+                parts.append(f"{', '.join(names)}: {reason}")
         text = "; ".join(parts)
         return Judgement(tuple(self.metrics), tuple(self.findings), verdict, text)
 
 
-def newest_records(folder: Path, source: Source, oldest: float) -> Iterator[Record]:
-    """Yield a system's records that a source may hold, newest first.
+def newest_records(folder: Path, check: str, oldest: float) -> Iterator[Record]:
+    """Yield a system's records of a check, newest first, from files changed since ``oldest`` (seconds since the epoch).
 
-    Reads files changed since ``oldest`` (seconds since the epoch).
-
-    Reads one file at a time and skips damaged lines. Raises OSError for a file that cannot be read.
+    Skips damaged lines. Raises OSError for a file that cannot be read.
     """
     files = [(file.stat().st_mtime, file) for file in folder.glob("*.jsonl")]
     for written, file in sorted(files, reverse=True):
         if written < oldest:
             return
         for values in reversed(list(journal.read(file))):
-            if isinstance(values, dict) and source.may_hold(values):
+            if isinstance(values, dict) and values.get("check") == check:
                 with contextlib.suppress(TypeError, ValueError):
                     yield Record.from_json(values)
 
@@ -225,7 +224,7 @@ class DerivedCheck(JudgedCheck):
         operands = []
         for source in sources:
             here = source.partition == self.current_partition.name
-            records = newest_records(folder, source, oldest)
+            records = newest_records(folder, source.check, oldest)
             uuid = declared if here else None
             operands.append(derive.newest_points(records, source, oldest, uuid))
         self._demand(operands)
@@ -293,14 +292,15 @@ class DerivedCheck(JudgedCheck):
 
     def _await(self, sources: Sequence[Source]) -> None:
         """Raise NotMeasured if this run has selected operands that it has not decided yet."""
-        places = [
-            (source.check, source.partition, source.environment) for source in sources
-        ]
-        selected = current().open_cases
-        waiting = sorted(name for *place, name in selected if tuple(place) in places)
+        places = {(s.check, s.partition, s.environment) for s in sources}
+        waiting = []
+        for *place, name in current().open_cases:
+            if tuple(place) in places:
+                waiting.append(name)
         if waiting:
+            names = ", ".join(sorted(waiting))
             raise NotMeasured(
-                f"this run has not decided {', '.join(waiting)} yet: run again with -t derived"
+                f"this run has not decided {names} yet: run again with -t derived"
             )
 
     def _finding(self, outcome: Outcome, saw: str, metric: Metric) -> Finding:
@@ -318,23 +318,24 @@ class DerivedCheck(JudgedCheck):
         for side, source in zip(operands, self.sources(), strict=True):
             if side.metrics:
                 continue
-            refusal, lacking = NotComputable, _listed(side.left_out)
+            lacking = _listed(side.left_out[""])
+            refusal: type[NotComputable] = NotComputable
             if not lacking:
                 refusal, lacking = NotMeasured, "no record"
-            fixed = "".join(f", {name} {value}" for name, value in source.fixed.items())
-            raise refusal(
-                f"{source.check} has {lacking} on {source.partition} in environment "
-                f"{source.environment}, tier {source.tier}{fixed}. "
-                f"{self._remedy([source], refusal is NotMeasured)}"
-            )
+            where = f"{source.partition} in environment {source.environment}, tier {source.tier}"
+            for name, value in source.fixed.items():
+                where += f", {name} {value}"
+            remedy = self._remedy([source], refusal is NotMeasured)
+            raise refusal(f"{source.check} has {lacking} on {where}. {remedy}")
 
     def _remedy(self, sources: Sequence[Source], waiting: bool) -> str:
         """Return the remedy for points that lack a valid value."""
-        commands = [
-            f"reframe -c checks/ -r -n '^{source.check}\\b' -p '^{source.environment}$' "
-            f"--system={self.current_system.name}:{source.partition}"
-            for source in sources
-        ]
+        commands = []
+        for source in sources:
+            commands.append(
+                f"reframe -c checks/ -r -n '^{source.check}\\b' -p '^{source.environment}$' "
+                f"--system={self.current_system.name}:{source.partition}"
+            )
         what = "Find out why, and run"
         if waiting:
             what = "Run first"

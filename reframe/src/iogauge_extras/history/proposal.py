@@ -1,8 +1,7 @@
 """Propose references from what was measured, as a diff for references.yaml that a person reads: ``iogauge calibrate``.
 
-A reference is the median of one series. Its bound is the value that all but a share of healthy runs
-meet (:mod:`iogauge_extras.history.runs`). Runs that prove nothing are refused, as are runs of
-several series. No demand becomes softer unless the user says so and gives a reason.
+A reference is the median of the newest series. Its bound is the value that all but a share of healthy runs
+meet (:mod:`iogauge_extras.history.runs`). Runs that prove nothing are refused. No demand becomes softer unless the user says so and gives a reason.
 """
 
 from __future__ import annotations
@@ -33,7 +32,6 @@ from iogauge_extras.history.runs import (
     Refused,
     Runs,
     SeriesSummary,
-    check_one_series,
     runs_of,
     summary_of,
     without_valid_run,
@@ -184,7 +182,6 @@ def _examine(
     """Return a candidate from the runs of a metric; raises :class:`Refused`."""
     check = runs.record.check
     position = position_of(data.get(check), runs.record, runs.metric)
-    check_one_series(runs)
     limit = max_spread(runs.record.partition, check)
     summary = summary_of(runs.times, runs.values, better=runs.better, max_spread=limit)
     return _Candidate(runs, position, summary)
@@ -274,7 +271,7 @@ def _settle(
         return text, MetricOutcome(name=runs.name, state="holds", text=figures)
     remark = (
         f"calibrated {today}, {summary.runs} runs {runs.times[0]:%Y-%m-%d} to {runs.times[-1]:%Y-%m-%d}, spread "
-        f"{summary.spread:.1%}, series {runs.series[-1]}"
+        f"{summary.spread:.1%}, series {runs.series}"
     )
     message = f"new; {figures}"
     if old:

@@ -9,17 +9,15 @@ from __future__ import annotations
 
 import math
 import sqlite3
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from statistics import median
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 from iogauge.core.groups import grouped
-from iogauge.core.text import some
 from iogauge.core.units import format_value
-from iogauge.evidence.fingerprint import changed
 from iogauge.judge.verdict import Verdict
 from iogauge.records import query
 from iogauge.records.record import Record, short_name
@@ -122,7 +120,7 @@ class CalibrateError(ValueError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Runs:
-    """Valid runs of one metric on one line, oldest first, and the record of the newest."""
+    """Valid runs of one metric in the newest series of its line, oldest first, and the record of the newest."""
 
     record: Record
     metric: str
@@ -130,39 +128,14 @@ class Runs:
     better: Better
     times: tuple[datetime, ...]
     values: tuple[float, ...]
-    series: tuple[str, ...]
-    contents: tuple[Mapping[str, Any], ...]
-    #: Valid runs that are left out: others had more work than cores on a node.
-    busy: int = 0
-
-    @property
-    def left_out(self) -> str:
-        """Return how many runs on busy nodes are left out, for a message."""
-        return f" ({self.busy} on busy nodes left out)" if self.busy else ""
+    series: str
+    #: Why valid runs are left out, with their number; empty if none is.
+    left_out: str = ""
 
     @property
     def name(self) -> str:
         """Return case and metric, as messages name them."""
         return f"{self.record.partition} {self.record.short_name} {self.metric}"
-
-
-def check_one_series(runs: Runs) -> None:
-    """Raise :class:`Refused` for runs of several series; it says how the last two differ."""
-    names = list(dict.fromkeys(runs.series))
-    if len(names) <= 1:
-        return
-    newest = 1
-    while runs.series[-newest - 1] == runs.series[-1]:
-        newest += 1
-    first = len(runs.series) - newest
-    differing = []
-    for key, old, new in changed(runs.contents[first - 1], runs.contents[first]):
-        differing.append(f"{key} {old} -> {new}")
-    shown = some(differing, 6) or "nothing that the fingerprints name"
-    raise Refused(
-        f"runs of {len(names)} series ({', '.join(names)}); changed last: {shown}. The newest has "
-        f"{newest} run(s): --since {runs.times[first]:%Y-%m-%dT%H:%M:%S}{_more(newest)}"
-    )
 
 
 def runs_of(
@@ -175,34 +148,37 @@ def runs_of(
     """
     rows = query.rows(
         history,
-        "line, metric, unit, better, time, median, series, fingerprint, busy, file, start",
+        "line, metric, unit, better, time, median, series, busy, file, start",
         query.every(chosen, query.Condition(query.COUNTING)),
         "ORDER BY line, metric, time, file, start",
     )
-    contents = query.fingerprints(
-        history, {row["fingerprint"] for row in rows if row["fingerprint"]}
-    )
     of_metric = grouped(rows, lambda row: (row["line"], row["metric"]))
-    newest = {
-        key: (mine[-1]["file"], mine[-1]["start"]) for key, mine in of_metric.items()
-    }
-    records = query.records(folder, history, newest.values())
+    places = [(mine[-1]["file"], mine[-1]["start"]) for mine in of_metric.values()]
+    records = query.records(folder, history, places)
     found = []
-    for key, mine in of_metric.items():
-        if newest[key] not in records:  # its file has gone meanwhile
+    for place, mine in zip(places, of_metric.values(), strict=True):
+        if place not in records:  # its file has gone meanwhile
             continue
         last = mine[-1]
-        calm = [row for row in mine if not row["busy"]]
+        newest = [row for row in mine if row["series"] == last["series"]]
+        calm = [row for row in newest if not row["busy"]]
+        left_out = []
+        if len(newest) > len(calm):
+            left_out.append(f"{len(newest) - len(calm)} on busy nodes")
+        if len(mine) > len(newest):
+            left_out.append(f"{len(mine) - len(newest)} of earlier series")
+        text = ""
+        if left_out:
+            text = f" ({', '.join(left_out)} left out)"
         runs = Runs(
-            record=records[newest[key]],
+            record=records[place],
             metric=last["metric"],
             unit=last["unit"],
             better=last["better"],
             times=tuple(query.moment(row["time"]) for row in calm),
             values=tuple(row["median"] for row in calm),
-            series=tuple(row["series"] for row in calm),
-            busy=len(mine) - len(calm),
-            contents=tuple(contents.get(row["fingerprint"], {}) for row in calm),
+            series=last["series"],
+            left_out=text,
         )
         found.append(runs)
     return found
