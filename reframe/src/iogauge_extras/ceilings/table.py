@@ -41,7 +41,7 @@ class Figure:
     bytes_s: float
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class LayerRow:
     """A layer in one direction; all rates are in bytes/s over all its parts."""
 
@@ -49,9 +49,9 @@ class LayerRow:
     #: What the topology says that it carries; None if it does not say.
     declared: float | None
     #: What is left above the layer; None as long as nothing is known of it and of those below it.
-    carries: float | None = None
+    carries: float | None
     #: Share that it takes away from those below it; None if unknown.
-    loss: float | None = None
+    loss: float | None
 
 
 def _rate(bytes_s: float | None) -> str:
@@ -72,17 +72,17 @@ class Chain:
 
     direction: Way
     nodes: int
-    rows: tuple[LayerRow, ...]
+    rows: Sequence[LayerRow]
     reached: Figure | None
 
     @property
     def limit(self) -> LayerRow | None:
         """Return the layer that limits: the last that takes something away, else the lowest known."""
-        known = [row for row in self.rows if row.carries is not None]
-        for row in reversed(known):
-            if (row.loss or 0) >= _LEAST_LOSS:
-                return row
-        return next(iter(known), None)
+        found = None
+        for row in self.rows:
+            if row.carries and (found is None or (row.loss or 0) >= _LEAST_LOSS):
+                found = row
+        return found
 
     @property
     def lost_above(self) -> float | None:
@@ -129,7 +129,7 @@ class Shown:
     reached: Mapping[Way, Figure]
 
     @property
-    def chains(self) -> tuple[Chain, ...]:
+    def chains(self) -> Sequence[Chain]:
         """Return the layers of each direction for the nodes that reached most, or those of the scale."""
         found = []
         for way in WAYS:
@@ -138,38 +138,34 @@ class Shown:
                 nodes = reached.nodes
             rows = self.rows(way, nodes)
             found.append(Chain(direction=way, nodes=nodes, rows=rows, reached=reached))
-        return tuple(found)
+        return found
 
-    def rows(self, way: Way, nodes: int) -> tuple[LayerRow, ...]:
+    def rows(self, way: Way, nodes: int) -> Sequence[LayerRow]:
         """Return the layers of a direction for so many nodes, from the devices up."""
+        topology = self.extras.topology
+        declared: dict[str, float | None] = {
+            "devices": None,
+            "server network": None,
+            "client network": None,
+        }
+        if topology and topology.devices:
+            rate: float | None = getattr(topology.devices, way)
+            declared["devices"] = rate and topology.devices.count * rate
+        if topology and topology.servers:
+            rate = topology.servers.count * topology.servers.nic
+            declared["server network"] = rate
+        if topology and topology.clients:
+            declared["client network"] = nodes * topology.clients.nic
         rows = []
         under: float | None = None
-        for row in declared_layers(self.extras, way, nodes):
-            rates = [rate for rate in (under, row.declared) if rate]
-            row.carries = min(rates, default=None)
-            if under and row.carries:
-                row.loss = 1 - row.carries / under
-            rows.append(row)
-            under = row.carries
-        return tuple(rows)
-
-
-def declared_layers(
-    extras: PartitionExtras, way: Way, nodes: int
-) -> Iterator[LayerRow]:
-    """Yield what each layer should carry by the topology, from the devices up."""
-    topology = extras.topology
-    devices = servers = clients = None
-    if topology and topology.devices:
-        rate: float | None = getattr(topology.devices, way)
-        devices = rate and topology.devices.count * rate
-    if topology and topology.servers:
-        servers = topology.servers.count * topology.servers.nic
-    if topology and topology.clients:
-        clients = nodes * topology.clients.nic
-    yield LayerRow("devices", devices)
-    yield LayerRow("server network", servers)
-    yield LayerRow("client network", clients)
+        for name, rate in declared.items():
+            carries = min(filter(None, (under, rate)), default=None)
+            loss = None
+            if under and carries:
+                loss = 1 - carries / under
+            rows.append(LayerRow(name, rate, carries, loss))
+            under = carries
+        return rows
 
 
 def beside(shown: Shown | None, nodes: object, metric: MetricRecord) -> dict[str, str]:
@@ -183,18 +179,14 @@ def beside(shown: Shown | None, nodes: object, metric: MetricRecord) -> dict[str
             kind = "measured"
         return {kind: with_unit(metric.ceiling, metric.unit)}
     way = metric.name.partition("_")[0]
-    if (
-        shown is None
-        or way not in WAYS
-        or not isinstance(nodes, int)
-        or metric.unit not in BANDWIDTH_UNITS
-    ):
+    if shown is None or not isinstance(nodes, int) or way not in WAYS:
         return {}
-    rates = [row.carries for row in shown.rows(way, nodes) if row.carries]
-    if not rates:
+    if metric.unit not in BANDWIDTH_UNITS:
         return {}
-    value = convert(min(rates), "B/s", metric.unit)
-    return {"declared": with_unit(value, metric.unit)}
+    carries = shown.rows(way, nodes)[-1].carries
+    if carries is None:
+        return {}
+    return {"declared": with_unit(convert(carries, "B/s", metric.unit), metric.unit)}
 
 
 def reached_by(folder: Path, system: str, partition: str) -> dict[Way, Figure]:
