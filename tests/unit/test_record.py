@@ -38,18 +38,18 @@ DAMAGES = [
         ({key: 5}, f"{key} is 5: expected")
         for key in ("session", "time", "check", "reason", "metrics")
     ),
-    ({"verdict": "GOOD"}, "verdict is 'GOOD': expected Verdict"),
+    ({"verdict": "GOOD"}, "verdict is 'GOOD': expected 'PASS'"),
     ({"time": "1969-12-31T23:59:59Z"}, "time is '1969"),
-    ({"fingerprint": []}, "fingerprint is []: expected Mapping"),
+    ({"fingerprint": []}, "fingerprint is []: expected a valid dictionary"),
     ({"target": {}}, "the key target.path is missing"),
     ({"metrics": [records.metric("half \ud800")]}, "not JSON"),
     (
         {"metrics": [records.metric(median=True)]},
-        "metrics[0].median is True: expected float",
+        "metrics[0].median is True: expected a finite number",
     ),
     (
         {"metrics": [records.metric(spread="x")]},
-        "metrics[0].spread is 'x': expected float | None",
+        "metrics[0].spread is 'x': expected a finite number",
     ),
     (
         {"metrics": [records.metric(reference={**REFERENCE, "value": 0})]},

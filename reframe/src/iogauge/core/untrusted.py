@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Final, Literal, NoReturn, Union
 
 if TYPE_CHECKING:
+    from pydantic_core import SchemaValidator
     from typing_extensions import Self  # of Python 3.11
 
 #: Largest file in bytes: a tool's output for 10,000 tasks is smaller.
@@ -165,8 +166,6 @@ def build(kind: Any, value: Any, where: str = "") -> Any:  # noqa: C901
     if kind is Any or (type(value) is kind and kind not in (int, float)):
         return value
     origin, inner = _shape(kind)
-    if isinstance(kind, type) and issubclass(kind, Form):
-        return kind.from_json(value, f"{where}.")
     if origin in (Union, types.UnionType):
         if type(value) in _PLAIN and type(value) in inner:
             return value
@@ -253,10 +252,8 @@ class Form:
     :meth:`from_json` does.
     """
 
-    #: Keys that are not declared, and their values.
-    more: Mapping[str, Any] = field(default_factory=dict)
-    #: The keys in JSON, in their order; empty: those of a new object.
-    order: tuple[str, ...] = ()
+    #: The object as JSON held it; empty if it is a new one.
+    kept: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
     def from_json(cls, values: object, where: str = "") -> Self:
@@ -264,162 +261,128 @@ class Form:
 
         ``where`` stands before the keys in the message.
         """
-        if type(values) is not dict and not isinstance(values, Mapping):
-            found = reprlib.repr(values)
-            raise TypeError(
-                f"{where.rstrip('.') or 'the record'} is {found}: expected an object"
-            )
         form: Any = cls
-        order = tuple(values)
-        shape = _shape_of(form, order, tuple(map(type, values.values())))
-        given = {key: values[name] for name, key in shape.kept}
-        for name, key in shape.read:
-            given[key.field] = key.read(values[name], where + name)
-        if shape.missing:
-            raise TypeError(f"the key {where}{shape.missing[0]} is missing")
-        more = {name: values[name] for name in shape.more}
-        built = cls(**given, more=more, order=order)
-        built._check(where)
+        try:
+            built: Self = _validator(form, build=True).validate_python(values)
+        except ValueError as error:
+            raise _as_told(error, where) from None
         return built
 
     @classmethod
     def fits(cls, values: object) -> bool:
-        """Return whether JSON has all keys, with the types of their fields: then :meth:`from_json` need not look at them."""
-        if type(values) is not dict:
-            return False
+        """Return whether JSON has all keys, with the types of their fields."""
         form: Any = cls
-        shape = _shape_of(form, tuple(values), tuple(map(type, values.values())))
-        return not shape.read and not shape.missing
+        return _validator(form, build=False).isinstance_python(values)
 
-    def _check(self, where: str) -> None:
+    def _check(self) -> None:
         """Raise TypeError or ValueError for values that have the right type and are wrong all the same."""
 
     def to_json(self) -> dict[str, Any]:
         """Return the object as JSON holds it."""
         form: Any = type(self)
-        values = dict(self.more)
-        own = []
+        values = dict(self.kept)
         for name, key in _keys(form).items():
-            values[name] = getattr(self, key.name)
-            if values[name] is not None or "left out" not in key.metadata:
-                own.append(name)
-        return {name: _plain(values[name]) for name in self.order or own}
+            value = getattr(self, key.name)
+            is_own = value is not None or "left out" not in key.metadata
+            if name in values or (is_own and not self.kept):
+                values[name] = _plain(value)
+        return values
 
 
 @functools.lru_cache(maxsize=64)
-def _keys(form: type) -> Mapping[str, Field[Any]]:
+def _keys(form: Any) -> Mapping[str, Field[Any]]:
     """Return the fields of a form by their keys in JSON; the metadata of a field may name its key."""
     keys = {}
     for key in fields(form):
-        if key.name not in ("more", "order"):
+        if key.name != "kept":
             keys[key.metadata.get("key", key.name)] = key
     return keys
 
 
-@dataclass(frozen=True, slots=True)
-class _Key:
-    """A key of a form."""
-
-    #: The field that has its value.
-    field: str
-    #: Types of JSON whose values are taken as they are.
-    kept: frozenset[type]
-    #: What reads any other value, with the place for a message.
-    read: Callable[[Any, str], Any]
-
-
-#: Types of JSON that a field's type takes as they are.
-_KEPT: Final[Mapping[Any, frozenset[type]]] = {
-    str: frozenset({str}),
-    str | None: frozenset({str, type(None)}),
-    float | None: frozenset({type(None)}),
-    Mapping[str, Any]: frozenset({dict}),
-    Any: frozenset({str, int, float, bool, type(None), list, dict}),
-}
-
-
-def _reader(hint: Any) -> Callable[[Any, str], Any]:
-    """Return what reads a value of a type; those of which a record has many without :func:`build`."""
-    origin, inner = _shape(hint)
-    if hint in (float, float | None):
-        return functools.partial(_number, hint)
-    if isinstance(hint, type) and issubclass(hint, Enum):
-        return functools.partial(_member, hint)
-    if inner and isinstance(inner[0], type) and issubclass(inner[0], Form):
-        return functools.partial(_forms if origin is tuple else _form, hint, inner[0])
-    return functools.partial(build, hint)
-
-
-def _number(hint: Any, value: Any, where: str) -> Any:
-    if type(value) is float and math.isfinite(value):
-        return value
-    return build(hint, value, where)
-
-
-def _member(kind: type[Enum], value: Any, where: str) -> Any:
-    if type(value) is str and value in kind._value2member_map_:
-        return kind._value2member_map_[value]
-    return build(kind, value, where)
-
-
-def _form(hint: Any, form: type[Form], value: Any, where: str) -> Any:
-    if type(value) is not dict:
-        return build(hint, value, where)
-    return form.from_json(value, f"{where}.")
-
-
-def _forms(hint: Any, form: type[Form], value: Any, where: str) -> Any:
-    if type(value) is not list:
-        return build(hint, value, where)
-    found = []
-    for number, item in enumerate(value):
-        found.append(form.from_json(item, f"{where}[{number}]."))
-    return tuple(found)
-
-
 @functools.lru_cache(maxsize=64)
-def _plan(form: Any) -> Mapping[str, _Key]:
-    """Return the keys of a form by their names in JSON."""
-    hints = _hints(form)
-    plan = {}
+def _validator(form: Any, build: bool) -> SchemaValidator:
+    """Return what checks the keys of a form, and builds it from them."""
+    from pydantic_core import SchemaValidator  # no agent reads a form
+
+    if build:
+        return SchemaValidator(_schema(form))
+    return SchemaValidator(_keys_schema(form))
+
+
+def _keys_schema(form: Any) -> Any:
+    """Return the schema of a form's keys; those that are not declared are left out."""
+    from pydantic_core import core_schema as core
+
+    keys = {}
     for name, key in _keys(form).items():
-        hint = hints[key.name]
-        plan[name] = _Key(key.name, _KEPT.get(hint, frozenset()), _reader(hint))
-    return plan
+        needed = key.default is MISSING and key.default_factory is MISSING
+        schema = _schema(_hints(form)[key.name])
+        keys[name] = core.typed_dict_field(schema, required=needed)
+    return core.typed_dict_schema(keys, strict=True, extra_behavior="ignore")
 
 
-@dataclass(frozen=True, slots=True)
-class _Shape:
-    """What is to be done with objects that have the same keys and types."""
+def _schema(kind: Any) -> Any:
+    """Return the schema of a type of a form's field. Nothing is converted but lists to tuples, and texts to members of an Enum."""
+    from pydantic_core import core_schema as core
 
-    #: Keys whose values are taken as they are, with their fields.
-    kept: list[tuple[str, str]]
-    #: Keys whose values are read.
-    read: list[tuple[str, _Key]]
-    #: Keys that are not declared.
-    more: list[str]
-    #: Keys that must be there and are not.
-    missing: list[str]
+    whole = core.int_schema(strict=True, ge=-(2**63), lt=2**63)
+    finite = core.float_schema(strict=True, allow_inf_nan=False)
+    simple = {
+        Any: core.any_schema(),
+        str: core.str_schema(strict=True),
+        int: whole,
+        float: core.union_schema(
+            [whole, finite],
+            mode="left_to_right",
+            custom_error_type="number",
+            custom_error_message="expected a finite number",
+        ),
+    }
+    origin, inner = _shape(kind)
+    if kind in simple:
+        return simple[kind]
+    if types.NoneType in inner:
+        return core.nullable_schema(_schema(inner[0]))
+    if origin is tuple:
+        items = core.list_schema(_schema(inner[0]), strict=True)
+        return core.no_info_after_validator_function(tuple, items)
+    if origin is not None:
+        return core.dict_schema(*map(_schema, inner), strict=True)
+    if issubclass(kind, Enum):
+        values = core.literal_schema([member.value for member in kind])
+        return core.no_info_after_validator_function(kind, values)
+    built = functools.partial(_built, kind)
+    return core.no_info_wrap_validator_function(built, _keys_schema(kind))
 
 
-@functools.lru_cache(maxsize=1024)
-def _shape_of(form: Any, names: tuple[str, ...], kinds: tuple[type, ...]) -> _Shape:
-    """Return what is to be done with objects of these keys and types of values: a history has few kinds of them."""
-    shape = _Shape([], [], [], [])
-    plan = _plan(form)
-    for name, kind in zip(names, kinds, strict=True):
-        key = plan.get(name)
-        if key is None:
-            shape.more.append(name)
-        elif kind in key.kept:
-            shape.kept.append((name, key.field))
-        else:
-            shape.read.append((name, key))
-    for name, field_ in _keys(form).items():
-        needed = field_.default is MISSING and field_.default_factory is MISSING
-        if needed and name not in names:
-            shape.missing.append(name)
-    return shape
+def _built(form: Any, values: Any, read: Callable[[Any], Any]) -> Form:
+    """Return a form of what JSON held, once it is read."""
+    given = {}
+    keys = _keys(form)
+    for name, value in read(values).items():
+        given[keys[name].name] = value
+    built: Form = form(**given, kept=values)
+    built._check()
+    return built
+
+
+def _as_told(error: Any, where: str) -> TypeError | ValueError:
+    """Return the first mistake of a form in words; ``where`` stands before its key."""
+    (mistake, *_) = error.errors(include_url=False)
+    place = where.rstrip(".")
+    for part in mistake["loc"]:
+        step = f".{part}"
+        if isinstance(part, int):
+            step = f"[{part}]"
+        place += step
+    place = place.lstrip(".")
+    if mistake["type"] == "missing":
+        return TypeError(f"the key {place} is missing")
+    if mistake["type"] == "value_error":
+        return ValueError(f"{place}.{mistake['ctx']['error']}".lstrip("."))
+    found = reprlib.repr(mistake["input"])
+    expected = mistake["msg"].replace("Input should be", "expected")
+    return TypeError(f"{place or 'the record'} is {found}: {expected}")
 
 
 def _plain(value: Any) -> Any:

@@ -2,7 +2,7 @@
 
 A record is one line of JSON in a session's file; docs/results.md describes its keys.
 
-The dataclasses keep keys that they do not know, and the order of all keys. So an object that an older or a newer version wrote is read, and written back as it was.
+The dataclasses keep what JSON held. So an object that an older or a newer version wrote is read, and written back as it was.
 """
 
 from __future__ import annotations
@@ -139,15 +139,13 @@ class ReferenceRecord(untrusted.Form):
         """Return the largest value that meets the reference; None if any does."""
         return None if self.upper is None else self.value * (1 + self.upper)
 
-    def _check(self, where: str) -> None:
+    def _check(self) -> None:
         """Raise ValueError for a reference that is not positive, or too large to draw."""
         if self.value <= 0:
-            raise ValueError(f"{where}value is not more than 0")
+            raise ValueError("value is not more than 0")
         bounds = filter(None, (self.value, self.least, self.most))
         if max(map(abs, bounds)) > _MOST:
-            raise ValueError(
-                f"{where}value or a bound is more than {_MOST:g}: {self.value!r}"
-            )
+            raise ValueError(f"value or a bound is more than {_MOST:g}: {self.value!r}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -212,15 +210,13 @@ class MetricRecord(untrusted.Form):
         """Return whether somebody must look at the metric."""
         return self.verdict.is_trouble(gate) and not self.failed_as_expected
 
-    def _check(self, where: str) -> None:
+    def _check(self) -> None:
         """Raise ValueError for a name that is not valid Unicode, and for a figure too large to
         draw.
         """
         self.name.encode()
         if abs(self.median) > _MOST:
-            raise ValueError(
-                f"{where}median is {self.median!r}: expected {_MOST:g} at most"
-            )
+            raise ValueError(f"median is {self.median!r}: expected {_MOST:g} at most")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -275,7 +271,7 @@ class Record(untrusted.Form):
             self.to_json(), allow_nan=False, separators=(",", ":")
         ).encode()
 
-    def _check(self, where: str) -> None:
+    def _check(self) -> None:
         """Raise for text that is not valid Unicode, an impossible time, and a target without a
         path.
         """
@@ -284,7 +280,7 @@ class Record(untrusted.Form):
             (text or "").encode()
         microseconds(self.time)
         if self.target is not None:
-            _Target.from_json(self.target, f"{where}target.")
+            _Target.from_json(self.target, "target.")
 
     def with_fingerprint(self, fingerprint: Mapping[str, Any]) -> Record:
         """Return a new record with its fingerprint, and the line and series that follow from it."""

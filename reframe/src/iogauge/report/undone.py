@@ -13,7 +13,7 @@ from iogauge.core import untrusted
 from iogauge.core.groups import grouped
 from iogauge.core.text import count, some
 from iogauge.judge.verdict import Verdict
-from iogauge.records.record import Record, parameters_in, short_name
+from iogauge.records.record import SCHEMA, Record, parameters_in, short_name
 
 
 def undecided(
@@ -101,6 +101,7 @@ def _undecided(
             or f"ReFrame says {case['result']}, nothing was decided"
         )
         values = {
+            "schema": SCHEMA,
             "time": run["time"],
             "gate": run["gate"],
             "system": untrusted.build(str | None, case.get("system"), "system"),
@@ -109,7 +110,7 @@ def _undecided(
             "check": name.split()[0],
             "case": name,
             "hash": untrusted.build(str | None, case.get("hashcode"), "hashcode"),
-            "verdict": Verdict.ERROR,
+            "verdict": Verdict.ERROR.value,
             "reason": f"{case.get('fail_phase') or 'run'}: {_TOLD.sub(_TOLD_TO_END, reason)}",
             "expected": False,
             **{key: case[key] for key in _KNOWN if case.get(key)},
@@ -117,8 +118,8 @@ def _undecided(
             "target": None,
             "tools": [],
             "commands": [],
-            "metrics": (),
-            "findings": (),
+            "metrics": [],
+            "findings": [],
             **run,
         }
-        yield Record(**values, order=("schema", *values))
+        yield Record.from_json(values)

@@ -34,7 +34,7 @@ def _value_of(part: str, record: Record) -> Key:
         "$environ": record.environment,
     }
     kept: dict[str, Any] = {
-        name: getattr(record, name) for name in KEPT if name in record.order
+        name: getattr(record, name) for name in KEPT if name in record.kept
     }
     known = ChainMap[str, Any](
         special, dict(record.parameters), dict(record.overridden), kept
@@ -69,7 +69,7 @@ def position_of(
     and its parameters. Raises :class:`SkippedRuns` for runs with overridden variables that the
     index does not name.
     """
-    if "parameters" not in record.order:
+    if "parameters" not in record.kept:
         raise Refused(
             "its records are older than their parameters: only newer runs can be calibrated"
         )
