@@ -302,7 +302,7 @@ def test_a_mount_over_what_the_kernel_shows_of_a_disk_is_no_disk(devices):
         ),
         (
             "/proc/diskstats",
-            "not found.cached and not_the_kernels() and not read_all()",
+            "not found.cached and not not_the_kernels() and read_all()",
         ),
     ):
         script = (

@@ -131,9 +131,11 @@ def lost_of(
     if not lost:
         return None
     saw = f"{lost} of {len(complete)} executions have no witness{because(missing)}"
-    words = guard.saying(
-        "the kernel's counts of every task",
+    remedy = (
         "The record of a task is lost. Look at the first lines of its standard error in the stage directory, and for a "
-        "wrapper or a launcher that drops job/witness.sh",
+        "wrapper or a launcher that drops job/witness.sh"
     )
+    if missing:
+        remedy = "Mend what stands in brackets, and run again"
+    words = guard.saying("the kernel's counts of every task", remedy)
     return words.unwitnessed(saw, required)

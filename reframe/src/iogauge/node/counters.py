@@ -3,7 +3,7 @@
 =============  ======================================  ==================================
 name           where                                   counts
 =============  ======================================  ==================================
-``8:0``        /proc/diskstats                         bytes and requests of a block device
+``8:0``        /proc/diskstats, or /sys/dev/block      bytes and requests of a block device
 ``/mnt``       /proc/self/mountstats                   bytes of a mounted NFS
 ``net``        /proc/net/dev, /sys/class/infiniband    bytes of all networks
 ``fs-OST0000`` osc.*.stats, mdc.*.stats                bytes and requests of a Lustre target
@@ -70,6 +70,7 @@ Readings = Mapping[str, Reading | None]
 
 #: The counters of all block devices.
 _DISKS: Final = "proc/diskstats"
+_NUMBERED: Final = "sys/dev/block"
 #: Name of what all networks moved.
 NETWORKS: Final = "net"
 
@@ -113,13 +114,13 @@ def processor_ticks(root: Path = Path("/")) -> Ticks | None:
 
 
 def _block_devices(root: Path) -> dict[str, Reading]:
-    """Return the counters of /proc/diskstats; empty where a container hides it, or shows another.
+    """Return the counters of /proc/diskstats, or those of sysfs if a container shows another one there (lxcfs).
 
     Linux 4.18 added discards and 5.5 flushes behind the fields that are read.
     """
-    counts: dict[str, Reading] = {}
     if mounted_over(str(root / _DISKS), root=str(root)):
-        return counts
+        return _of_sysfs(root)
+    counts: dict[str, Reading] = {}
     for line in text(root / _DISKS).splitlines():
         words = line.split()
         if len(words) < 11:
@@ -132,12 +133,23 @@ def _block_devices(root: Path) -> dict[str, Reading]:
     return counts
 
 
+def _of_sysfs(root: Path) -> dict[str, Reading]:
+    """Return the counters of the devices that have a number; none if something is mounted over them."""
+    counts: dict[str, Reading] = {}
+    if mounted_over(str(root / _NUMBERED), root=str(root)):
+        return counts
+    for number in listed(str(root), _NUMBERED):
+        words = text(root / _NUMBERED, number, "stat").split()
+        if len(words) >= 8:
+            counts[number] = _of_fields(words)
+    return counts
+
+
 def not_the_kernels() -> str:
     """Return why no disk of this node is counted; empty if the kernel itself shows their counters."""
-    over = mounted_over(f"/{_DISKS}")
-    if over is None:
-        return ""
-    return f"{over.type} is mounted over {over.point}, which the kernel should show"
+    if mounted_over(f"/{_DISKS}") and mounted_over(f"/{_NUMBERED}"):
+        return f"other file systems are mounted over /{_DISKS} and /{_NUMBERED}, where the kernel should show them"
+    return ""
 
 
 def is_counted(root: str | Path, device: str) -> bool:
