@@ -352,15 +352,15 @@ def _whole(system, plan, moved, told, timed):
         views=(view,),
         opened=view,
         directory=HOME,
-        nodes=({"cpu.cores": 4, "mem.bytes": 16 * GIB},),
+        nodes={"n1": {"cpu.cores": 4, "mem.bytes": 16 * GIB}},
         idle=(Load(host="n1", cache_id="k:1", time=BOOTED + 1000, load1=0.1),),
-        changes=(
+        activity=(
             NodeActivity(host="n1", cache_id="k:1", time=0.0, uuid="U-1", load1=2.0),
         ),
         outputs=outputs,
         task_counters=task_counters,
         runs={(run.repetition, run.name): run for run in runs},
-        activity=tuple(activity) if counts else (),
+        moved=tuple(activity) if counts else (),
         asked=tuple(asked),
         printed=tuple(printed),
         found=tuple(found),

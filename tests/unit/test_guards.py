@@ -904,7 +904,7 @@ def test_g15_believes(change):
 def g15(tasks=4, cores=(8,), bindings=(), sweeps=False):
     """G15 of nodes by their cores, and what their launcher bound."""
     whole = data()
-    facts = tuple({"cpu.cores": n} for n in cores)
+    facts = {f"n{at}": {"cpu.cores": n} for at, n in enumerate(cores)}
     left = {"nodes": facts, "bindings": tuple(bindings)}
     plan = replace(
         whole.plan, nodes=len(cores), tasks=tasks * len(cores), sweeps_tasks=sweeps
@@ -1045,9 +1045,9 @@ def test_g19_holds_files_against_the_inodes_in_use(executions, outcome):
             Instant(begun + 5, 0, 0, total + changed),
         ]
         total += changed
-    finding = others.foreign_files(whole.alter(activity=tuple(looks)).phase("create"))
+    finding = others.foreign_files(whole.alter(moved=tuple(looks)).phase("create"))
     assert finding.outcome is outcome, finding
-    assert others.foreign_files(whole.alter(activity=()).phase("create")) is None
+    assert others.foreign_files(whole.alter(moved=()).phase("create")) is None
 
 
 def activity(**more):
@@ -1149,14 +1149,14 @@ def test_g4_knows_how_long_a_tool_worked(working, outcome):
 
 def test_g20_objects_to_a_client_that_was_evicted():
     evicted = activity(troubles=("lustre-OST0002 evicted by lustre-OST0002",))
-    finding = nodes.connections(data().alter(changes=(evicted, activity())).seen())
+    finding = nodes.connections(data().alter(activity=(evicted, activity())).seen())
     assert finding.outcome is INVALID
     says(finding, "G20", "n1: lustre-OST0002 evicted", "no eviction", "run again")
 
 
 def test_g20_remarks_on_an_eviction_that_is_the_failure_that_a_case_measures():
     whole = data().alter(
-        changes=(activity(troubles=("rig-OST0000 lost rig-OST0000",)),)
+        activity=(activity(troubles=("rig-OST0000 lost rig-OST0000",)),)
     )
     plan = replace(whole.plan, checks_all=True)
     assert nodes.connections(replace(whole, plan=plan).seen()).outcome is WARN

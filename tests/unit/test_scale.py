@@ -56,7 +56,7 @@ def test_a_record_of_a_thousand_nodes_is_small(tmp_path):
     assert (first.tasks, others.tasks) == (1, scale.TASKS - 1)
     assert others.asked.written == others.tasks * healthy.WRITTEN
     assert first.counters["scratch-OST0063"] == (1 << 20, 1 << 21, 0)
-    prints = fingerprint.merge(found.nodes)
+    prints = fingerprint.merge([*found.nodes.values()])
     prints |= fingerprint.of_case(
         hosts=[v.host for v in found.views], tools=[], commands=[]
     )

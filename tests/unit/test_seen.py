@@ -17,7 +17,7 @@ from support.whole import GIB, MIB, data
 
 def case(system="ext4", **left):
     """A case of which nothing is known over time."""
-    return data(system).alter(activity=(), asked=(), **left)
+    return data(system).alter(moved=(), asked=(), **left)
 
 
 def said(whole, name, times=1, /, **changes):
@@ -145,7 +145,7 @@ def test_what_carried_the_writes_may_contradict_reads_and_confirms_none(
     assert finding.outcome is outcome, finding
 
 
-@pytest.mark.parametrize("when", ["idle", "changes"])
+@pytest.mark.parametrize("when", ["idle", "activity"])
 def test_a_device_that_the_kernel_does_not_count_at_either_end_is_no_evidence(when):
     whole, told = case(), {}
     for name in ("write", "read"):
@@ -221,9 +221,7 @@ def test_servers_of_several_hosts_start_their_clocks_apart(sharing, of_tasks, ou
     tasks = tuple(task(host=host, ended=6.0, **says) for host in hosts)
     whole = said(case(), "write", seconds=2.0, bytes_moved=size).alter(
         views=tuple(replace(view, host=host, cache_id="one") for host in hosts),
-        activity=tuple(
-            Instant(1 + n / 10, 0, size * min(n, 30) // 30) for n in range(51)
-        ),
+        moved=tuple(Instant(1 + n / 10, 0, size * min(n, 30) // 30) for n in range(51)),
         task_counters={
             "write": (
                 TaskCounters(witnesses=tasks, expected=sharing, of_tasks=of_tasks),

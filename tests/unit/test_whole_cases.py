@@ -71,8 +71,8 @@ def unlooked(case):
 def busy(case):
     """Twenty programs of others on four cores, and what they do to the times of a healthy tool."""
     idle = tuple(replace(look, load1=20.0) for look in case.evidence.idle)
-    changes = tuple(replace(one, load1=22.0) for one in case.evidence.changes)
-    return case.alter(idle=idle, changes=changes)
+    changes = tuple(replace(one, load1=22.0) for one in case.evidence.activity)
+    return case.alter(idle=idle, activity=changes)
 
 
 def _written(case, phase, each):
@@ -131,11 +131,11 @@ def in_memory(after):
 
 def _kept(case):
     """The inodes in use never fall."""
-    looks = case.evidence.activity
+    looks = case.evidence.moved
     rises = [max(0, (b.files or 0) - (a.files or 0)) for a, b in pairwise(looks)]
     counts = accumulate([looks[0].files or 0, *rises])
     return case.alter(
-        activity=tuple(
+        moved=tuple(
             replace(look, files=count)
             for look, count in zip(looks, counts, strict=True)
         )
@@ -164,8 +164,8 @@ def views(**changes):
 
 def facts(**told):
     def altered(case):
-        (node,) = case.evidence.nodes
-        return case.alter(nodes=({**node, **told},))
+        node = case.evidence.nodes["n1"]
+        return case.alter(nodes={"n1": {**node, **told}})
 
     return altered
 
@@ -284,9 +284,9 @@ HEALTHY = {
     "other cases of files before": (
         metadata(),
         lambda case: case.alter(
-            activity=tuple(
+            moved=tuple(
                 replace(look, files=(look.files or 0) + 70_000)
-                for look in case.evidence.activity
+                for look in case.evidence.moved
             )
         ),
     ),
@@ -507,9 +507,9 @@ UNTRUE = {
         "others made as many files": (
             metadata(),
             lambda c: c.alter(
-                activity=tuple(
+                moved=tuple(
                     replace(look, files=2 * (look.files or 0))
-                    for look in c.evidence.activity
+                    for look in c.evidence.moved
                 )
             ),
         ),
@@ -524,7 +524,7 @@ UNTRUE = {
         "another device": views(mount=replace(MOUNT, source="/dev/sdc1")),
         "another file system of the same type and source": views(uuid="U-2"),
         "mounted over during the run": lambda c: c.alter(
-            changes=tuple(replace(one, uuid="U-2") for one in c.evidence.changes)
+            activity=tuple(replace(one, uuid="U-2") for one in c.evidence.activity)
         ),
         "tasks on another node": heard("write", host="n7"),
         "a task in a container without the target": lambda c: c.alter(
@@ -535,7 +535,7 @@ UNTRUE = {
         "files that the inodes do not show": (
             metadata(),
             lambda c: c.alter(
-                activity=tuple(replace(look, files=50) for look in c.evidence.activity)
+                moved=tuple(replace(look, files=50) for look in c.evidence.moved)
             ),
         ),
     },
@@ -557,11 +557,11 @@ UNTRUE = {
         "a client that was evicted": (
             data("lustre"),
             lambda c: c.alter(
-                changes=tuple(
+                activity=tuple(
                     replace(
                         one, troubles=("scratch-OST0001 evicted by scratch-OST0001",)
                     )
-                    for one in c.evidence.changes
+                    for one in c.evidence.activity
                 )
             ),
         )
@@ -647,9 +647,9 @@ def load(before, after):
     """The one-minute load of four cores before the run and at its end."""
 
     def altered(case):
-        (look,), (change,) = case.evidence.idle, case.evidence.changes
+        (look,), (change,) = case.evidence.idle, case.evidence.activity
         idle, changes = replace(look, load1=before), replace(change, load1=after)
-        return case.alter(idle=(idle,), changes=(changes,))
+        return case.alter(idle=(idle,), activity=(changes,))
 
     return altered
 

@@ -377,7 +377,7 @@ class JudgedCheck(rfm.RunOnlyRegressionTest):
         layouts: Mapping[str, str] = {}
         evidence = self._evidence
         if evidence is not None:
-            nodes = evidence.nodes
+            nodes = [*evidence.nodes.values()]
             for view in evidence.views:
                 hosts.append(view.host)
                 # A file system that is made for one job is another one in each.

@@ -326,7 +326,7 @@ def _with_notes(evidence: Evidence, job: _Job) -> Evidence:
         samples = tuple(_noted(noted, observations.CONTENTS, Sample.from_json))
     return replace(
         evidence,
-        activity=noted.instants(observations.MOVED),
+        moved=noted.instants(observations.MOVED),
         asked=noted.instants(observations.ASKED),
         processes=noted.counts(observations.PROCESSES),
         printed=noted.counts(observations.PRINTED),
@@ -350,7 +350,7 @@ def _facts(noted: NodeObservations, what: str) -> list[dict[str, Any]]:
 
 def _with_facts(evidence: Evidence, job: _Job) -> Evidence:
     """Return the evidence with what the nodes said of themselves; missing or damaged answers are left out."""
-    prints: dict[str, list[Mapping[str, Value]]] = {}
+    prints = defaultdict[str, list[Mapping[str, Value]]](list)
     looks: dict[str, list[Load]] = {what: [] for what in files.FACTS}
     versions: dict[str, Mapping[str, str]] = {}
     for what, loads in looks.items():
@@ -358,22 +358,19 @@ def _with_facts(evidence: Evidence, job: _Job) -> Evidence:
             with contextlib.suppress(KeyError, TypeError):
                 load = Load.from_json(answer["load"])
                 facts = _of_tool(job.plan.tool, answer["fingerprint"])
-                prints.setdefault(load.host, []).append(facts)
+                prints[load.host].append(facts)
                 loads.append(load)
-                versions[load.host] = _versions(answer)
+                versions[load.host] = untrusted.build(
+                    Mapping[str, str], answer["versions"]
+                )
     start, before, after = looks.values()
     return replace(
         evidence,
-        nodes=tuple(map(merge, prints.values())),
+        nodes={host: merge(looks) for host, looks in prints.items()},
         versions=versions,
         idle=tuple(start),
-        changes=changes(before, after),
+        activity=changes(before, after),
     )
-
-
-def _versions(answer: Mapping[str, Any]) -> Mapping[str, str]:
-    versions: Mapping[str, str] = untrusted.build(Mapping[str, str], answer["versions"])
-    return versions
 
 
 def _of_tool(tool: str, answer: object) -> Mapping[str, Value]:

@@ -41,7 +41,7 @@ class Evidence:
     ``runs`` are by repetition and phase name. These are by phase name, in order of repetitions: ``outputs``; ``evictions``; ``cold``, the
     outputs of the warm-up, which are not judged; ``task_counters``, what the kernel says of them.
 
-    ``activity`` says when the target's devices moved bytes, as the first node saw it. ``found`` says how many files
+    ``moved`` says when the target's devices moved bytes, as the first node saw it. ``found`` says how many files
     the case's directory held there before each phase, :data:`~iogauge.plan.observations.MOST_FOUND` at most. ``asked`` says when
     the first task there passed bytes to the kernel, ``processes`` how many it had, and ``printed`` when the tool printed.
     ``loaded`` are the libraries between its first task and the kernel.
@@ -54,9 +54,9 @@ class Evidence:
 
     ``directory`` is the case's directory as the job names it.
 
-    ``nodes`` are the fingerprints of the nodes, ``versions`` those of the tools on them, by host, as far as their files
+    By host, ``nodes`` are the fingerprints of the nodes, ``versions`` those of the tools on them, as far as their files
     tell. ``idle`` is one look at each before the run.
-    ``changes`` is their activity between the first and the last judged phase. ``bindings`` are the
+    ``activity`` is theirs between the first and the last judged phase. ``bindings`` are the
     cores that the launcher bound the tasks to, if it reports them. ``samples`` are the samples of
     the contents. ``mismatch`` is what the tool says of wrong data, if the warm-up ended with them.
     """
@@ -68,7 +68,7 @@ class Evidence:
     evictions: Mapping[str, tuple[Eviction, ...]] = field(default_factory=dict)
     cold: Mapping[str, tuple[ToolOutput, ...]] = field(default_factory=dict)
     task_counters: Mapping[str, tuple[TaskCounters, ...]] = field(default_factory=dict)
-    activity: tuple[Instant, ...] = ()
+    moved: tuple[Instant, ...] = ()
     asked: tuple[Instant, ...] = ()
     processes: tuple[tuple[float, int], ...] = ()
     printed: tuple[tuple[float, int], ...] = ()
@@ -85,10 +85,10 @@ class Evidence:
     opened: View | None = None
     passed_on: Directory | None = None
     directory: str = ""
-    nodes: tuple[Mapping[str, Value], ...] = ()
+    nodes: Mapping[str, Mapping[str, Value]] = field(default_factory=dict)
     versions: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     idle: tuple[Load, ...] = ()
-    changes: tuple[NodeActivity, ...] = ()
+    activity: tuple[NodeActivity, ...] = ()
     bindings: tuple[Binding, ...] = ()
     samples: tuple[Sample, ...] = ()
     mismatch: str = ""

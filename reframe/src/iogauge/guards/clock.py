@@ -202,7 +202,7 @@ def _moving_on_devices(execution: Execution) -> float | None:
     moved = round(share * (reported.read + reported.written * case.copies[1]))
     if moved < _TIMED_BYTES:
         return None
-    return times.seconds_of_activity(case.evidence.activity, span, moved)
+    return times.seconds_of_activity(case.evidence.moved, span, moved)
 
 
 def _asking(execution: Execution) -> float | None:

@@ -123,10 +123,10 @@ _HIDDEN: Final = (
 def connections(case: CaseView) -> Finding:
     """Return G20: an ordinary user may not be allowed to see any of these; the finding then says so and does not object."""
     troubles = list[str]()
-    for change in case.evidence.changes:
+    for change in case.evidence.activity:
         troubles += [f"{change.host}: {text}" for text in change.troubles]
     saw = _HIDDEN
-    if any(change.watched for change in case.evidence.changes):
+    if any(change.watched for change in case.evidence.activity):
         saw = "as the kernel's log says"
     if case.plan.checks_all and troubles:
         # The failure is what such a case measures, and all its data are compared afterwards.

@@ -217,7 +217,7 @@ _ENVIRONMENT: Final = Guard(
 def environment(case: CaseView) -> Finding | None:
     """Return G22 if any node has something between the tools and the kernel."""
     unknown = dict[str, str]()
-    for name, source in between.libraries(case.evidence.nodes):
+    for name, source in between.libraries(case.evidence.nodes.values()):
         lie = lie_of(name)
         if lie:
             return _ENVIRONMENT.invalid(f"{name} ({source}), which {lie}")

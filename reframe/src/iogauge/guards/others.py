@@ -97,7 +97,7 @@ def foreign_files(phase: PhaseView) -> Finding | None:
         if made is None or not execution.counts.complete:
             continue
         files, removed = abs(made[1]), made[1] < 0
-        changed = files_changed(case.evidence.activity, made[0])
+        changed = files_changed(case.evidence.moved, made[0])
         if changed is None or files < LEAST_FILES or (removed and not case.kind.frees):
             continue
         few = abs(files - changed) < LEAST_FILES
@@ -200,7 +200,7 @@ def _foreign(
     if foreign >= FOREIGN_BYTES:
         share = foreign / total
     # Containers of one kernel over one mount count the same bytes.
-    distinct = {change.cache_id for change in case.evidence.changes}
+    distinct = {change.cache_id for change in case.evidence.activity}
     saw = (
         f"others on {len(distinct) or case.plan.nodes} node(s) moved {format_bytes(foreign)} of "
         f"{format_bytes(total)}"

@@ -160,7 +160,7 @@ def identity_of(case: CaseView) -> Finding:
     finding = identity(
         target,
         evidence.views,
-        at_end={change.host: change.uuid for change in evidence.changes},
+        at_end={change.host: change.uuid for change in evidence.activity},
         hosts=hosts,
     )
     # A resource manager makes another file system for each job.
@@ -540,7 +540,7 @@ def expected_settings_of(case: CaseView) -> Finding | None:
     if evidence.passed_on:
         layout = evidence.passed_on.stripes
     worst = None
-    for host, facts in zip(evidence.versions, evidence.nodes, strict=False):
+    for host, facts in evidence.nodes.items():
         if not expect:
             break
         finding = expected_settings(expect, {**layout, **facts}, host)
@@ -553,7 +553,7 @@ def expected_settings_of(case: CaseView) -> Finding | None:
 
 def changed_settings(case: CaseView) -> Finding | None:
     """Return G25 for a setting of a client of which two looks at one node, before and after, differ."""
-    for host, facts in zip(case.evidence.versions, case.evidence.nodes, strict=False):
+    for host, facts in case.evidence.nodes.items():
         for key, value in facts.items():
             if key.startswith("tunable.") and " | " in str(value):
                 guard = _SETTINGS.saying(

@@ -137,7 +137,7 @@ class CaseView:
     @property
     def _looks(self) -> Sequence[Load]:
         """Return the looks at the nodes before the run and at its end."""
-        return *self.evidence.idle, *self.evidence.changes
+        return *self.evidence.idle, *self.evidence.activity
 
     @cached_property
     def counters(self) -> Mapping[str, Sequence[str]]:
@@ -239,7 +239,7 @@ class CaseView:
     def cores(self) -> list[int]:
         """Return the physical cores of the nodes, as far as they are known."""
         counts = []
-        for facts in self.evidence.nodes:
+        for facts in self.evidence.nodes.values():
             count = facts.get("cpu.cores")
             if isinstance(count, int):
                 counts.append(count)
@@ -252,7 +252,7 @@ class CaseView:
         This is the memory of the node, or the limit of the job's control group if that is smaller.
         """
         smallest = []
-        for facts in self.evidence.nodes:
+        for facts in self.evidence.nodes.values():
             sizes = [facts.get("mem.bytes"), facts.get("mem.limit")]
             known = [size for size in sizes if isinstance(size, int)]
             if known:
