@@ -6,7 +6,6 @@ import os
 import re
 import subprocess
 from collections.abc import Mapping
-from typing import Final
 
 
 def run(
@@ -40,9 +39,7 @@ def complaint(done: subprocess.CompletedProcess[str]) -> str:
 
 
 #: What healthy programs may print on standard error: the loader in a strange environment, and warnings.
-_HARMLESS: Final = (
-    r"ERROR: ld\.so: object .* cannot be preloaded.*|(?i:.*\bwarning: .*)"
-)
+_HARMLESS = r"ERROR: ld\.so: object .* cannot be preloaded.*|(?i:.*\bwarning: .*)"
 
 
 def whole(done: subprocess.CompletedProcess[str], ends: str = "") -> str:

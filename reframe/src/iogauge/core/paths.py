@@ -8,21 +8,20 @@ import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final
 
 #: The package ``iogauge``; its parent must be on Python's path.
-LIBRARY: Final = Path(__file__).resolve().parents[1]
+LIBRARY = Path(__file__).resolve().parents[1]
 #: What an installed library holds of the project: checks/, site-configs/, pages (reframe/setup.py).
-BUNDLED: Final = LIBRARY / "project"
+BUNDLED = LIBRARY / "project"
 #: Folder of the shell files that job scripts source or run.
-JOB_FILES: Final = LIBRARY / "job"
+JOB_FILES = LIBRARY / "job"
 
 
 #: A path that only the job knows: the variable in which a resource manager gives the path of its
 #: space.
-VARIABLE: Final = re.compile(r"\$[A-Z][A-Z0-9_]*")
+VARIABLE = re.compile(r"\$[A-Z][A-Z0-9_]*")
 #: Characters that no target's path may have, see :class:`iogauge.site.extras.Target`.
-ODD: Final = re.compile(r"[^A-Za-z0-9_./+,=%~-]")
+ODD = re.compile(r"[^A-Za-z0-9_./+,=%~-]")
 
 
 def expand(path: str) -> str:

@@ -24,7 +24,7 @@ import time
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Final, TypeVar
+from typing import IO, TYPE_CHECKING, TypeVar
 
 from iogauge.core.text import visible_lines
 
@@ -32,13 +32,13 @@ if TYPE_CHECKING:
     from multiprocessing.connection import Connection
 
 #: Variable that holds the case's directory, in every process that a job starts for its case.
-_VARIABLE: Final = b"IOG_DIR="
+_VARIABLE = b"IOG_DIR="
 
 #: Further variable of the process that keeps the target's lock.
-_KEEPS_LOCK: Final = b"IOG_KEEPS=1"
+_KEEPS_LOCK = b"IOG_KEEPS=1"
 
 #: Seconds to wait for killed processes; a process that waits for dead storage may never end.
-_WAIT_S: Final = 5.0
+_WAIT_S = 5.0
 
 
 def _stat(pid: int) -> list[str]:
@@ -301,12 +301,12 @@ def _end_after(work: Callable[[], object]) -> None:
 _T = TypeVar("_T")
 
 #: Seconds for which a target may be silent, unless IOGAUGE_SILENCE_S says otherwise.
-SILENCE_S: Final = 30.0
+SILENCE_S = 30.0
 
 #: Seconds between two signs of life of a child that :func:`attended` runs.
-ALIVE_S: Final = 10.0
+ALIVE_S = 10.0
 
-_PR_SET_PDEATHSIG: Final = 1
+_PR_SET_PDEATHSIG = 1
 
 #: Reports the progress of a child: how many items it has dealt with.
 Report = Callable[[int], None]

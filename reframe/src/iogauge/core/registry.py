@@ -13,11 +13,11 @@ import contextlib
 import functools
 from collections.abc import Callable, Iterator
 from importlib.metadata import EntryPoint, entry_points
-from typing import Any, Final, Literal
+from typing import Any, Literal
 
 ExtraGroup = Literal["iogauge_commands", "iogauge_agent", "iogauge_answers"]
 
-_EXTRAS: Final = "iogauge_extras"
+_EXTRAS = "iogauge_extras"
 
 
 class Missing(ValueError):

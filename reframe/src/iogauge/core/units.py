@@ -13,9 +13,8 @@ import re
 from collections.abc import Sequence
 from datetime import datetime, timedelta, timezone
 from statistics import median
-from typing import Final
 
-_DECIMAL: Final = {
+_DECIMAL = {
     "": 1,
     "k": 10**3,
     "K": 10**3,
@@ -24,23 +23,21 @@ _DECIMAL: Final = {
     "T": 10**12,
     "P": 10**15,
 }
-_BINARY: Final = {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40, "Pi": 2**50}
+_BINARY = {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40, "Pi": 2**50}
 
 #: Bytes in each unit of size.
-SIZE_UNITS: Final[dict[str, int]] = {
-    f"{p}B": f for p, f in (_DECIMAL | _BINARY).items()
-}
+SIZE_UNITS: dict[str, int] = {f"{p}B": f for p, f in (_DECIMAL | _BINARY).items()}
 
 #: Bytes per second in each unit of bandwidth; network rates are in bits.
-BANDWIDTH_UNITS: Final[dict[str, float]] = {
+BANDWIDTH_UNITS: dict[str, float] = {
     f"{u}/s": float(f) for u, f in SIZE_UNITS.items()
 } | {f"{p}bit/s": f / 8 for p, f in _DECIMAL.items()}
 
 #: Operations per second in each unit of operation rate.
-OPERATION_UNITS: Final[dict[str, float]] = {"ops/s": 1.0, "kops/s": 1e3}
+OPERATION_UNITS: dict[str, float] = {"ops/s": 1.0, "kops/s": 1e3}
 
 #: Seconds in each unit of time.
-TIME_UNITS: Final[dict[str, float]] = {
+TIME_UNITS: dict[str, float] = {
     "us": 1e-6,
     "ms": 1e-3,
     "s": 1.0,
@@ -50,7 +47,7 @@ TIME_UNITS: Final[dict[str, float]] = {
 }
 
 #: Every unit that a metric may have, by dimension. A ratio is a plain number.
-DIMENSIONS: Final[dict[str, dict[str, float]]] = {
+DIMENSIONS: dict[str, dict[str, float]] = {
     "bandwidth": BANDWIDTH_UNITS,
     "operations": OPERATION_UNITS,
     "time": TIME_UNITS,

@@ -20,17 +20,17 @@ from collections.abc import Callable, Mapping
 from dataclasses import MISSING, Field, asdict, dataclass, field, fields, is_dataclass
 from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, Final, Literal, NoReturn, Union
+from typing import TYPE_CHECKING, Any, BinaryIO, Literal, NoReturn, Union
 
 if TYPE_CHECKING:
     from pydantic_core import SchemaValidator
     from typing_extensions import Self  # of Python 3.11
 
 #: Largest file in bytes: a tool's output for 10,000 tasks is smaller.
-LIMIT_BYTES: Final = 256 << 20
+LIMIT_BYTES = 256 << 20
 
 #: Deepest nesting of objects and lists.
-_DEPTH: Final = 60
+_DEPTH = 60
 
 
 class NotFinite(ValueError):
@@ -101,7 +101,7 @@ def _finite(text: str) -> float:
     return value
 
 
-_JSON: Final = json.JSONDecoder(parse_constant=_no_number, parse_float=_finite)
+_JSON = json.JSONDecoder(parse_constant=_no_number, parse_float=_finite)
 
 
 def decode_json(text: str, start: int = 0) -> tuple[Any, int]:
@@ -147,7 +147,7 @@ def _hints(kind: type) -> dict[str, Any]:
 
 
 #: Types of which every value is right.
-_PLAIN: Final = (str, bool, types.NoneType)
+_PLAIN = (str, bool, types.NoneType)
 
 
 @functools.lru_cache(maxsize=256)

@@ -5,12 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Final
 
 from iogauge.core.vocabulary import FIO, IOR, MDTEST
 
 #: The oldest version of a tool that will do. fio 3.1 reports no bytes in a second.
-OLDEST: Final[Mapping[str, str]] = MappingProxyType(
+OLDEST: Mapping[str, str] = MappingProxyType(
     {
         IOR: "4.0.0",
         MDTEST: "4.0.0",

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import yaml
 from yaml.composer import Composer
@@ -26,8 +26,8 @@ class YamlError(ValueError):
 
 
 #: Largest file in bytes, and most values with every alias written out: no site has so many.
-LIMIT_BYTES: Final = 512 << 10
-_LIMIT_VALUES: Final = 200_000
+LIMIT_BYTES = 512 << 10
+_LIMIT_VALUES = 200_000
 
 
 class _Loader(Composer, yaml.CSafeLoader):
@@ -86,7 +86,7 @@ def _mapping(loader: _Loader, node: yaml.MappingNode) -> dict[Any, Any]:
 
 
 #: Numbers that YAML 1.1 reads as others than they look like: octal, in base 60, a thousand that is one.
-_UNLIKE: Final = re.compile(
+_UNLIKE = re.compile(
     r"[-+]?(0[0-9_]+|[0-9_]+(:[0-5]?[0-9])+|[1-9][0-9]{0,2}(\.[0-9]{2}0)+)"
 )
 

@@ -15,7 +15,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
 from iogauge.core import untrusted
 from iogauge.core.measurement import ToolOutput, ToolOutputError
@@ -124,7 +124,7 @@ def _explained(stage: Path) -> Iterator[None]:
 
 
 #: Bytes below which a directory counts as full: a job's own files need this room.
-_ROOM_BYTES: Final = 64 << 10
+_ROOM_BYTES = 64 << 10
 
 
 def _is_full(stage: Path) -> bool:
@@ -136,7 +136,7 @@ def _is_full(stage: Path) -> bool:
 
 
 #: Words of a module system, a shell or an interpreter that could not begin.
-_FAILED: Final = re.compile(r"(?i:error)|No such file|not found|denied")
+_FAILED = re.compile(r"(?i:error)|No such file|not found|denied")
 
 
 def _opened(stage: Path, owner: tuple[str, str] | None, end: complaints.End) -> Opened:
@@ -475,7 +475,7 @@ def _printed(job: _Job, phase: PhasePlan, repetition: int) -> Printed:
 
 
 #: Texts that a tool leaves in its folder.
-_TEXTS: Final = (".csv", ".ini", ".json", ".txt")
+_TEXTS = (".csv", ".ini", ".json", ".txt")
 
 
 def stage_folder(folder: Path) -> dict[str, str]:

@@ -9,7 +9,7 @@ import re
 import signal
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from iogauge.core import untrusted
 from iogauge.core.measurement import ToolOutputError
@@ -37,13 +37,13 @@ def describe_status(status: int) -> str:
 
 #: Signals of the time limit: the warning that Slurm is asked to send, and Flux's signal at the
 #: limit.
-_LIMIT: Final = {
+_LIMIT = {
     "USR1": "the scheduler warned of the time limit, ",
     "ALRM": "the time limit was reached, ",
 }
 
 #: A scheduler's states of jobs that it ended by itself; their exit status may be 0.
-_ENDED_BY_SCHEDULER: Final = frozenset(
+_ENDED_BY_SCHEDULER = frozenset(
     (
         "BOOT_FAIL",
         "CANCELLED",
@@ -57,7 +57,7 @@ _ENDED_BY_SCHEDULER: Final = frozenset(
 
 
 #: Why the agent could not remove the case's directory, such as a file system that was mounted over it meanwhile.
-_LEFT_BEHIND: Final = re.compile(r"^iogauge: remove: (.+)$", re.MULTILINE)
+_LEFT_BEHIND = re.compile(r"^iogauge: remove: (.+)$", re.MULTILINE)
 
 
 class End(NamedTuple):
@@ -107,16 +107,16 @@ def stage_text(path: Path) -> str:
         raise ToolOutputError(f"no output: {path.name}: {error.strerror}") from error
 
 
-_FIO_ERROR: Final = re.compile(r'"error" : ([1-9][0-9]{0,3}),')
+_FIO_ERROR = re.compile(r'"error" : ([1-9][0-9]{0,3}),')
 
 #: The most characters of a line that are shown.
-_MOST_CHARACTERS: Final = 300
+_MOST_CHARACTERS = 300
 
 #: What a tool is told by the kernel whose connection to a Lustre server broke (EIO, ESHUTDOWN).
-_CUT_OFF: Final = (os.strerror(errno.EIO), os.strerror(errno.ESHUTDOWN))
+_CUT_OFF = (os.strerror(errno.EIO), os.strerror(errno.ESHUTDOWN))
 
 
-_EVICTION: Final = (
+_EVICTION = (
     "; on Lustre this may be an eviction, or a target that is switched off: root sees it (lctl get_param "
     "'osc.*.state' 'mdc.*.state', dmesg on the node)"
 )

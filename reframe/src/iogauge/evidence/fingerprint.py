@@ -15,7 +15,6 @@ import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
-from typing import Final
 
 from iogauge.core.paths import JOB_FILES, LIBRARY
 from iogauge.core.text import digest, text_digest
@@ -25,21 +24,21 @@ from iogauge.node.probes import PROBES, SECRET, UNANSWERED
 
 #: The starred keys that are no part of a series' name: records of before have no such key, and their
 #: series goes on. iogauge.records.query divides a series by them.
-FILE_SYSTEM: Final = "fs.uuid"
-LAYOUTS: Final = ("layout.default", "layout.directory")
+FILE_SYSTEM = "fs.uuid"
+LAYOUTS = ("layout.default", "layout.directory")
 
 #: What a case is measured with: a digest of its commands, of the files that they read, and of its repetitions.
-SETTINGS: Final = "settings"
+SETTINGS = "settings"
 
 #: Keys that divide a series where two known values differ.
-DIVIDING: Final = (FILE_SYSTEM, *LAYOUTS, SETTINGS)
+DIVIDING = (FILE_SYSTEM, *LAYOUTS, SETTINGS)
 
 #: Number of distinct values that a merged key keeps; further values are only counted.
-_DISTINCT: Final = 8
+_DISTINCT = 8
 
 
 #: Scripts of ours that have moved, with their first paths: a new path would start new series.
-_MOVED: Final = {str(JOB_FILES / "rounds.sh"): str(LIBRARY / "sweep.sh")}
+_MOVED = {str(JOB_FILES / "rounds.sh"): str(LIBRARY / "sweep.sh")}
 
 
 def normalise(command: str, session: str = "") -> str:
@@ -97,7 +96,7 @@ def series_subset(fingerprint: Mapping[str, Value]) -> Fingerprint:
     return {key: value for key, value in fingerprint.items() if _fits(key, starred())}
 
 
-_UNANSWERED: Final = {f"{UNANSWERED}{name}": keys for name, (_, keys) in PROBES.items()}
+_UNANSWERED = {f"{UNANSWERED}{name}": keys for name, (_, keys) in PROBES.items()}
 
 
 def unanswered(fingerprint: Mapping[str, Value]) -> tuple[str, ...]:

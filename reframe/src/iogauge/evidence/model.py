@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any
 
 from iogauge.core.measurement import Phase, Quantity, ToolOutput, ToolOutputError
 from iogauge.core.vocabulary import Value
@@ -108,7 +108,7 @@ class Evidence:
 
 
 #: Quantity of every phase: the seconds that the tool reports.
-SECONDS: Final = "seconds"
+SECONDS = "seconds"
 
 
 def tool_phases(output: ToolOutput, name: str, count: int = 1) -> list[Phase]:
@@ -145,7 +145,7 @@ def rates_of(
 
 
 #: The most targets and kinds of layouts that a record names; all are counted.
-_MOST_NAMED: Final = 64
+_MOST_NAMED = 64
 
 
 def layout_of_record(striping: Sequence[Striping]) -> dict[str, Any] | None:
@@ -189,4 +189,4 @@ def _kind(file: FileLayout) -> tuple[tuple[str, Any], ...]:
 
 
 #: Name of an execution's bandwidth over time among the parameters of its output; ``unsteady`` tells in words what was not.
-SERIES: Final = "series"
+SERIES = "series"

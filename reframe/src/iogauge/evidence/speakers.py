@@ -13,7 +13,7 @@ import os
 import re
 from collections.abc import Iterable, Sequence
 from enum import IntEnum
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from iogauge.tools.mpi import is_binding
 
@@ -53,29 +53,29 @@ class Utterance(NamedTuple):
     advice: str = ""
 
 
-_MEET: Final = (
+_MEET = (
     "Let srun offer what this MPI understands (srun --mpi=list; SLURM_MPI_TYPE=pmix in env_vars), or take the launcher "
     "of the MPI library that the tool was built with"
 )
-_ROOM: Final = (
+_ROOM = (
     "MPI keeps files of its own in $TMPDIR, or in /tmp. See that it exists on the node, and has room. If you ran "
     "another mpirun there, which may have removed them as it ended, run again"
 )
-_NETWORK: Final = (
+_NETWORK = (
     "MPI could not open its network. See what libfabric or UCX offers on the node (fi_info, ucx_info -d), and name a "
     "provider that works (FI_PROVIDER, UCX_TLS in env_vars)"
 )
-_LOCKS: Final = (
+_LOCKS = (
     "MPI-IO locks the file, and the target refuses locks: mount it with flock, or let MPI-IO do without (romio_ds_read and "
     "romio_ds_write: disable, in the file that ROMIO_HINTS names)"
 )
-_SLOTS: Final = (
+_SLOTS = (
     "Let mpirun start more tasks than it sees cores (--oversubscribe: OMPI_MCA_rmaps_base_oversubscribe=1 in "
     "env_vars; Open MPI 5: PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe), or name more hosts (hosts)"
 )
 
 #: Paragraphs of MPI and its launchers, by how they begin.
-_PARAGRAPHS: Final = (
+_PARAGRAPHS = (
     Utterance(Meaning.NOT_STARTED, "There are not enough slots available", _SLOTS),
     Utterance(
         Meaning.NOT_STARTED,
@@ -128,12 +128,12 @@ _PARAGRAPHS: Final = (
     ),
 )
 
-_SYSTEM_ERROR: Final = "|".join(
+_SYSTEM_ERROR = "|".join(
     re.escape(os.strerror(number)) for number in sorted(errno.errorcode)
 )
 
 #: Lines, by how they begin. The first form that fits says who speaks.
-_LINES: Final = (
+_LINES = (
     Utterance(
         Meaning.CALL_FAILED,
         r"(?:Fatal error|Error) in (?:P?MPIX?|internal)_\w+: .|\*\*\* An error occurred in MPI_|File locking failed in ADIOI_",
@@ -214,13 +214,13 @@ _LINES: Final = (
 )
 
 #: What a tool prints, if nobody else does.
-_OF_TOOL: Final = (
+_OF_TOOL = (
     Utterance(Meaning.TOOL_FAILED, f".*(?:{_SYSTEM_ERROR})"),
     Utterance(Meaning.COMPLAINED, "(?i).*(?:error|fail|abort|kill)"),
 )
 
 #: Errors of MPI calls, each with the deepest line of its stack.
-_CALLS: Final = (
+_CALLS = (
     Utterance(
         Meaning.CALL_FAILED,
         r".*(?:PMI\d?_\w+ returned|An error occurred in MPI_Init)",
@@ -230,22 +230,22 @@ _CALLS: Final = (
     Utterance(Meaning.CALL_FAILED, "File locking failed", _LOCKS),
 )
 #: What stands before the words of a shell of this suite that starts a tool, or before those of a call that failed.
-_BEFORE: Final = re.compile(
+_BEFORE = re.compile(
     r"^(?:\S+/iogauge/job/\w+\.sh: (?:line )?\d+: (?:\d+ )?"
     r"|.*?(?=(?:Fatal error|Error) in (?:P?MPIX?|internal)_\w+: .|\*\*\* An error occurred in MPI_))"
 )
-_STACK: Final = re.compile(r"(?:\w+|\(unknown\))\(\d*\)\.*:(.*)")
+_STACK = re.compile(r"(?:\w+|\(unknown\))\(\d*\)\.*:(.*)")
 #: What hydra's lines begin with: a function of its own, and where it stands.
-_HYDRA: Final = re.compile(r"\[(?:mpiexec|proxy)[^\]]*\] (?:\w+ \([^)]*\)|Error): ")
+_HYDRA = re.compile(r"\[(?:mpiexec|proxy)[^\]]*\] (?:\w+ \([^)]*\)|Error): ")
 #: A line that parts paragraphs.
-_RULE: Final = re.compile(r"[-=*]{10,}")
+_RULE = re.compile(r"[-=*]{10,}")
 #: What follows the cause in a paragraph: a list of guesses.
-_GUESSES: Final = re.compile(
+_GUESSES = re.compile(
     r" (?:This (?:usually is caused by|could be caused by|means that)|There are (?:many|several)) .*"
 )
-_NAMED: Final = re.compile(r"\w[\w ]*: +\S.*")
+_NAMED = re.compile(r"\w[\w ]*: +\S.*")
 #: MPI could not make its own files.
-_OWN_FILES: Final = re.compile(r"PMIX ERROR: OUT-OF-RESOURCE|orte_session_dir failed")
+_OWN_FILES = re.compile(r"PMIX ERROR: OUT-OF-RESOURCE|orte_session_dir failed")
 
 
 def names_system_error(text: str) -> bool:
@@ -284,7 +284,7 @@ def utterances(lines: Sequence[str]) -> list[Utterance]:
 
 
 #: What fits no form.
-_OTHER: Final = Utterance(Meaning.HARMLESS, "")
+_OTHER = Utterance(Meaning.HARMLESS, "")
 
 
 def _form_of(text: str, forms: Sequence[Utterance]) -> Utterance:
@@ -334,7 +334,7 @@ def _completed(
 
 
 #: Nobody says anything of a failure.
-NOTHING: Final = Utterance(Meaning.ENDED, "nothing names the cause")
+NOTHING = Utterance(Meaning.ENDED, "nothing names the cause")
 
 
 def cause(texts: Iterable[str]) -> Utterance:

@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
-from typing import Final
 
 from iogauge.core.measurement import Quantity, ToolOutput, ToolOutputError
 from iogauge.node.counters import NETWORKS, Reading
@@ -23,7 +22,7 @@ from iogauge.plan.observations import Instant, NodeObservations, TaskLine
 from iogauge.plan.stage import PhaseRun
 
 #: Bytes that a task reads or writes beside its data. NodeObservations: 0.1 MiB of IOR and fio.
-STARTING_BYTES: Final = 1 << 20
+STARTING_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from itertools import pairwise
-from typing import Final
 
 from iogauge.evidence.task_counters import STARTING_BYTES
 from iogauge.node.counters import Reading
@@ -12,13 +11,13 @@ from iogauge.plan.observations import Instant
 
 #: Share of the bytes at each end of an execution that may move outside of the tool's timing, and the
 #: most that does not count with the bytes of others.
-_ENDS: Final = 0.02
-_MOST_TRIMMED: Final = 0.25
+_ENDS = 0.02
+_MOST_TRIMMED = 0.25
 #: Share of the mean rate of an execution below which it rests, if that lasts so long.
-_HARDLY: Final = 0.1
-_REST_S: Final = 0.1
+_HARDLY = 0.1
+_REST_S = 0.1
 #: Processes of fio before it starts its jobs.
-_WITHOUT_JOBS: Final = 1
+_WITHOUT_JOBS = 1
 
 
 def seconds_of_activity(

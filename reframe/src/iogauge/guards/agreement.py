@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
 
 from iogauge.core.text import because
 from iogauge.guards.finding import Finding, Guard, Outcome
@@ -73,11 +72,11 @@ class Tolerance:
 
 
 #: Bytes that a tool moved; journals and logs write up to 16 MiB more.
-BYTES: Final = Tolerance(0.05)
-BYTES_BESIDE: Final = Tolerance(0.05, 16 << 20)
+BYTES = Tolerance(0.05)
+BYTES_BESIDE = Tolerance(0.05, 16 << 20)
 #: Seconds between the first and the last byte or file; two looks at a clock.
-SECONDS: Final = Tolerance(0.05)
-CLOCK: Final = Tolerance(0.0, 0.1)
+SECONDS = Tolerance(0.05)
+CLOCK = Tolerance(0.0, 0.1)
 
 
 def settle(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Final
 
 from iogauge.core.text import because
 from iogauge.core.units import format_bytes
@@ -15,17 +14,17 @@ from iogauge.node.files import Eviction
 from iogauge.node.layers import loop_remedy
 
 #: Bytes by which the memory that a node reports may exceed the real one: it reports whole GiB.
-MEMORY_ROUNDING: Final = 1 << 29
+MEMORY_ROUNDING = 1 << 29
 #: Share of a sample's blocks that may be in the page cache after direct transfers.
-_MOST_LEFT: Final = 0.1
+_MOST_LEFT = 0.1
 #: Times the memory of the servers that all tasks read together.
-_SERVERS_MEMORY: Final = 2
+_SERVERS_MEMORY = 2
 
-_MEMORY: Final = "the target is memory, not storage"
-_DROPPED: Final = "Look for a wrapper of the tool or a library that drops O_DIRECT, and for other programs that read these files"
-_NO_PAGES: Final = "O_DIRECT, which leaves no pages in the page cache"
+_MEMORY = "the target is memory, not storage"
+_DROPPED = "Look for a wrapper of the tool or a library that drops O_DIRECT, and for other programs that read these files"
+_NO_PAGES = "O_DIRECT, which leaves no pages in the page cache"
 
-CLIENT_CACHE: Final = Guard(
+CLIENT_CACHE = Guard(
     name="G1 client cache",
     must="a read is O_DIRECT, or of another node's data, or of at least 2 x M, or from page caches that were proven empty",
     remedy="Use two nodes or more",
@@ -194,7 +193,7 @@ def _left_in_memory(phase: PhaseView) -> str:
     return ""
 
 
-WRITE_BACK: Final = Guard(
+WRITE_BACK = Guard(
     name="G2 write-back",
     must="a write ends with fsync inside the timing, or is O_DIRECT, or each node writes at least 2 x M",
     remedy="Let the tool fsync at the end of the write (IOR -e, fio end_fsync=1)",
@@ -242,7 +241,7 @@ def write_back(phase: PhaseView) -> Finding | None:
     return guard.ok(saw)
 
 
-SERVER_CACHE: Final = Guard(
+SERVER_CACHE = Guard(
     name="G3 server cache",
     must=f"all tasks together read at least {_SERVERS_MEMORY} x the memory of the servers, if that is declared",
     remedy="The servers may have answered from memory. Raise limits.case_bytes, or treat the figure as the speed of the servers' "

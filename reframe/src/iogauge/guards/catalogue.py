@@ -7,7 +7,7 @@ Findings come in the order of these lines. The job itself applies the other guar
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Final, TypeVar
+from typing import TypeVar
 
 from iogauge.evidence.model import Striping
 from iogauge.guards import (
@@ -30,7 +30,7 @@ View = TypeVar("View")
 #: Functions that return their findings about a view of the evidence, if they apply.
 Guards = Sequence[Callable[[View], Finding | Iterator[Finding] | None]]
 
-OF_CASE: Final[Guards[CaseView]] = (
+OF_CASE: Guards[CaseView] = (
     preflight.identity_of,
     others.exclusive,
     others.neighbours,
@@ -49,14 +49,14 @@ OF_CASE: Final[Guards[CaseView]] = (
 )
 
 #: Guards of the layouts that were read back in each repetition.
-OF_LAYOUT: Final[Guards[tuple[CaseView, Striping]]] = (
+OF_LAYOUT: Guards[tuple[CaseView, Striping]] = (
     striping.layout,
     striping.coverage,
 )
 
 #: A finding holds for each metric of the phase, or only for the metric that it names. It also holds
 #: for metrics that are computed from these.
-OF_PHASE: Final[Guards[PhaseView]] = (
+OF_PHASE: Guards[PhaseView] = (
     cache.client_cache,
     cache.server_cache,
     contents.data_entropy,
@@ -74,7 +74,7 @@ OF_PHASE: Final[Guards[PhaseView]] = (
     figures.ceiling,
 )
 
-OF_METRIC: Final[Guards[tuple[CaseView, str]]] = (figures.spread,)
+OF_METRIC: Guards[tuple[CaseView, str]] = (figures.spread,)
 
 
 def guards() -> dict[str, Guard]:

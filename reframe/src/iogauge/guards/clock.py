@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from iogauge.core.text import because
 from iogauge.core.units import format_seconds
 from iogauge.evidence import times
@@ -22,19 +20,19 @@ from iogauge.tools.fio.output import time_limit_s
 
 #: Work beside what a tool times. An mdtest that only asks for the status of files does hardly anything else: at a load of
 #: 13 to 16 on two cores 45 runs worked 0.32 s longer at most.
-_WORK: Final = Tolerance(0.2, 1.0)
-_WORK_OF_STAT: Final = Tolerance(0.1, 0.5)
+_WORK = Tolerance(0.2, 1.0)
+_WORK_OF_STAT = Tolerance(0.1, 0.5)
 #: Seconds until all tasks are connected, on one node and on several, if no line of the tool says it.
-_START_S: Final = 5.0
-_STARTS_S: Final = 20.0
-_START_OF_NODE_S: Final = 0.1
+_START_S = 5.0
+_STARTS_S = 20.0
+_START_OF_NODE_S = 0.1
 #: Bytes that are too few to say for how long they moved.
-_TIMED_BYTES: Final = 1 << 20
-_MAKES_FILES: Final = {"create", "precreate", "benchmark"}
+_TIMED_BYTES = 1 << 20
+_MAKES_FILES = {"create", "precreate", "benchmark"}
 #: What a tool does in an execution of which it reports all.
-_REPORTED: Final = {"create", "stat", "remove"}
+_REPORTED = {"create", "stat", "remove"}
 
-_SECONDS: Final = Guard(
+_SECONDS = Guard(
     name="G4 clock",
     must="no execution reports more seconds than its processes ran, or fewer than its bytes took on the target",
     remedy="The tool's clock is wrong. Look for a preloaded library, or another tool of this name",

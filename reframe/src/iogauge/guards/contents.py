@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Final
 
 from iogauge.core.text import because
 from iogauge.core.units import format_bytes
@@ -13,18 +12,18 @@ from iogauge.guards.views import CaseView, PhaseView
 from iogauge.node.files import GONE, Sample
 
 #: A smaller file may lie in its inode.
-_LEAST_BYTES: Final = 64 << 10
+_LEAST_BYTES = 64 << 10
 #: Share of a file's size that it has in blocks, at least, and of a sample that is zeros, at most.
-_STORED: Final = 0.95
-_MOST_ZEROS: Final = 0.1
+_STORED = 0.95
+_MOST_ZEROS = 0.1
 
 #: fio's options for data that can be compressed, or found twice.
-_SHRINKS: Final = (
+_SHRINKS = (
     *("buffer_compress_percentage", "dedupe_percentage"),
     *("zero_buffers", "buffer_pattern", "verify_pattern"),
 )
 
-DATA: Final = Guard(
+DATA = Guard(
     name="G18 data",
     must="the data must be random if the target compresses",
     remedy="Declare target.compresses: true, and the cases write random data. The tool's options are: IOR -l random; fio "
@@ -90,7 +89,7 @@ def _compressing(case: CaseView) -> str:
     return found
 
 
-VERIFICATION: Final = Guard(
+VERIFICATION = Guard(
     name="G8 verification",
     must="in the warm-up, which is not judged, the tool finds the data that it wrote",
     remedy="Look for other programs that write these files, for a wrapper of the tool, and for errors of the storage",
@@ -124,7 +123,7 @@ def verification(case: CaseView) -> Finding | None:
     return VERIFICATION.unless(saw, complaint and f"{saw}: {complaint}")
 
 
-CONTENTS: Final = Guard(
+CONTENTS = Guard(
     name="G8 contents",
     must="a sample of 32 blocks of 4 KiB is the same after the last read of a repetition as after the last write",
     remedy="Look for other programs that write these files, and for a wrapper of the tool",
@@ -180,7 +179,7 @@ def _change(written: Sample, read: Sample) -> str:
     return ""
 
 
-HOLES: Final = Guard(
+HOLES = Guard(
     name="G8 holes",
     must="files have the blocks that they claim",
     remedy="A read of a hole does not reach the device. Look for a program that made or shrank these files",

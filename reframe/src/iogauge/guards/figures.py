@@ -6,7 +6,7 @@ import dataclasses
 import re
 import statistics
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Any
 
 from iogauge.core.measurement import Phase
 from iogauge.core.units import (
@@ -42,10 +42,10 @@ def within(
 
 
 #: Share of the operations beyond each percentile, and the fewest that make it (G4).
-_TAILS: Final = {"latency_p99": 0.01, "latency_p999": 0.001}
-_BEYOND: Final = 10
+_TAILS = {"latency_p99": 0.01, "latency_p999": 0.001}
+_BEYOND = 10
 
-_PERCENTILE: Final = Guard(
+_PERCENTILE = Guard(
     name="G4 percentile",
     must="at least ten operations of the shortest repetition lie beyond a percentile of the latency: p99 needs 1,000 operations, "
     "p99.9 needs 10,000",
@@ -71,7 +71,7 @@ def beyond(phase: PhaseView) -> Iterator[Finding]:
             yield dataclasses.replace(finding, metric=metric)
 
 
-_SPREAD: Final = Guard(
+_SPREAD = Guard(
     name="G17 spread",
     must="coefficient of variation (n - 1) over the repetitions is at most `limits.max_spread`",
     remedy="Others may use the target: repeat at a quiet time, or raise limits.repetitions",
@@ -103,7 +103,7 @@ def spread(metric: tuple[CaseView, str]) -> Finding:
     return within(guard, case, "max_spread", cv, saw, otherwise)
 
 
-_STEADINESS: Final = Guard(
+_STEADINESS = Guard(
     name="G17 steadiness",
     must="within a repetition no second is below half of the median",
     remedy="A change to a lower level may be burst credits that were used up: compare with what was bought",
@@ -130,13 +130,13 @@ def steadiness(phase: PhaseView) -> Finding | None:
 
 #: Seconds that a phase must last, by tier (G4). Below the first number the figure is not believed.
 #: Below the second number it gets a remark.
-MIN_SECONDS: Final[dict[Tier, tuple[float, float]]] = {
+MIN_SECONDS: dict[Tier, tuple[float, float]] = {
     "quick": (0.02, 30.0),
     "daily": (30.0, 60.0),
     "acceptance": (60.0, 60.0),
 }
 
-_DURATION: Final = Guard(
+_DURATION = Guard(
     name="G4 duration",
     must="the shortest repetition lasts {daily:g} s in tier daily, {acceptance:g} s in acceptance".format(
         **{tier: least for tier, (least, _) in MIN_SECONDS.items()}
@@ -172,9 +172,9 @@ def duration(phase: PhaseView) -> Finding | None:
     return guard.decide(shortest >= wanted, saw, otherwise)
 
 
-_MAX_IMBALANCE: Final = 0.3
+_MAX_IMBALANCE = 0.3
 
-_TAIL: Final = Guard(
+_TAIL = Guard(
     name="G5 tail",
     must=f"(max - min) / mean of task times <= {_MAX_IMBALANCE:g}",
     remedy="Look for a slow node, link or storage target",
@@ -198,9 +198,9 @@ def tail(phase: PhaseView) -> Finding | None:
 
 
 #: Share of the ceiling below which a scenario that drives it gets a remark.
-_LOW: Final = 0.5
+_LOW = 0.5
 
-_CEILING: Final = Guard(
+_CEILING = Guard(
     name="G6 ceiling",
     must=f"a bandwidth is at most {MOST_SHARE:.0%} of the smallest of N x client NIC, servers x NIC, devices",
     remedy="The data came from a cache, or the topology in the settings is wrong",
@@ -239,16 +239,16 @@ def ceiling(phase: PhaseView) -> Iterator[Finding]:
 
 #: IOR's warning if tasks see a shared file with different sizes, and what it adds. It asks for them as soon as the file
 #: is written.
-_UNLIKE: Final = "inconsistent file size by different tasks"
-_OF_SIZE: Final = re.compile(
+_UNLIKE = "inconsistent file size by different tasks"
+_OF_SIZE = re.compile(
     rf"WARNING: ({_UNLIKE}|(Expected aggregate file size|Stat\(\) of aggregate file size|"
     r"Using actual aggregate bytes moved) += \d+)\W*"
 )
 
 #: How far a printed bandwidth may be from bytes by seconds, as a share: digits of both are rounded.
-_PRINTED: Final = 0.05
+_PRINTED = 0.05
 
-_BYTES: Final = Guard(
+_BYTES = Guard(
     name="G8 bytes",
     must="all planned bytes moved in every repetition, the tool's bandwidth is bytes by seconds, and the tool gave no warning",
     remedy="Read the tool's output in the stage directory",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Final
 
 from iogauge.core.text import because
 from iogauge.core.units import format_bytes
@@ -30,13 +29,13 @@ from iogauge.node.kinds import KINDS
 from iogauge.plan.observations import MOST_FOUND
 
 #: What a new file takes at least on any file system: an inode of ext4 has 128 bytes or more.
-_INODE_BYTES: Final = 64
+_INODE_BYTES = 64
 #: Part of a buffered read, one in so many bytes, that may be fetched twice. Seen: 7 % in a job with 400 MiB of memory.
-_DROPPED: Final = 4
+_DROPPED = 4
 #: Bytes that an operation on metadata may write in trees, whatever the type: that of the servers is unknown.
-_METADATA_OF_TREES: Final = KINDS["btrfs"].journal
+_METADATA_OF_TREES = KINDS["btrfs"].journal
 
-_BYTES: Final = Guard(
+_BYTES = Guard(
     name="G8 witness",
     must=f"the kernel counted as many bytes as the tool reports, within {BYTES.share:.0%}",
     remedy="The data did not travel between the tool and the storage. Look for a cache, a preloaded library, or another tool of "
@@ -50,8 +49,8 @@ _BYTES: Final = Guard(
     "the network file system. On a file system that counts, a missing count is INVALID. If nothing under the mount counts, "
     "the networks and disks of the nodes can contradict the tool, but they serve other programs too: you get a remark.",
 )
-_DID: Final = {"read": "read", "write": "wrote"}
-_ALONE: Final = "Only the tool itself reports this figure. docs/believed.md lists the witnesses that can confirm it"
+_DID = {"read": "read", "write": "wrote"}
+_ALONE = "Only the tool itself reports this figure. docs/believed.md lists the witnesses that can confirm it"
 
 
 def bytes_witnessed(phase: PhaseView) -> Finding | None:
@@ -223,7 +222,7 @@ def _under_the_mount(execution: Execution, way: str) -> list[Bounds]:
     return bounds
 
 
-_STORAGE: Final = Guard(
+_STORAGE = Guard(
     name="G9 storage",
     must="the target of metadata is storage, not memory, and a sync reaches it",
     remedy="Choose another target",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Final
 
 from iogauge.core.units import format_bytes
 from iogauge.guards.cache import MEMORY_ROUNDING
@@ -13,7 +12,7 @@ from iogauge.guards.views import CaseView
 from iogauge.site.extras import Node
 from iogauge.tools.mpi import Binding
 
-_PLACEMENT: Final = Guard(
+_PLACEMENT = Guard(
     name="G15 placement",
     must="tasks per node <= physical cores (unless the scenario wants more), and no two tasks share a core",
     remedy="Bind each task to a core of its own, or lower scale.tasks_per_node",
@@ -65,9 +64,9 @@ def placement(case: CaseView) -> Finding:
 
 
 #: Memory of a node over the declared one, without a remark: 320 GB are written for 320 GiB.
-_MOST_MEMORY: Final = 1.1
+_MOST_MEMORY = 1.1
 
-_NODES: Final = Guard(
+_NODES = Guard(
     name="G15 nodes",
     must=f"no node has fewer physical cores than the site declares, or more than {_MOST_MEMORY:.0%} of the memory",
     remedy="Write into the partition's extras what the nodes have: node: {cores: N, memory: SIZE}",
@@ -105,7 +104,7 @@ def declared_node(
     return _NODES.saying(remedy=remedy).unless(fine, ", ".join(wrong))
 
 
-_CONNECTIONS: Final = Guard(
+_CONNECTIONS = Guard(
     name="G20 connections",
     must="the kernel's log shows no eviction by a server, and no lost connection",
     remedy="Look at the servers and the network, then run again",
@@ -115,9 +114,7 @@ _CONNECTIONS: Final = Guard(
     more="An ordinary user sees the kernel's log where the site lets him (kernel.dmesg_restrict 0).",
 )
 #: What an ordinary user of most sites reads instead.
-_HIDDEN: Final = (
-    "not visible here: an ordinary user sees no evictions; root does (dmesg)"
-)
+_HIDDEN = "not visible here: an ordinary user sees no evictions; root does (dmesg)"
 
 
 def connections(case: CaseView) -> Finding:

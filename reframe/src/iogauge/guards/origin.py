@@ -10,7 +10,7 @@ import re
 from collections.abc import Collection, Iterator, Sequence
 from itertools import zip_longest
 from pathlib import PurePath
-from typing import Any, Final
+from typing import Any
 
 from iogauge.evidence.fingerprint import fold
 from iogauge.guards.finding import Finding, Guard
@@ -21,9 +21,9 @@ from iogauge.plan.case import DIR, REP, TOKEN, PhasePlan
 from iogauge.plan.stage import PhaseRun
 
 #: Characters of an option's value that fio's servers report (``struct cmd_job_option``, server.h).
-_FIO_CUTS_AT: Final = 127
+_FIO_CUTS_AT = 127
 #: Characters of its command that mdtest prints (``VerboseMessage``, mdtest.c).
-_MDTEST_CUTS_AT: Final = 1023 - len("Command line used: ")
+_MDTEST_CUTS_AT = 1023 - len("Command line used: ")
 
 
 def _all_of(case: CaseView) -> Iterator[Execution]:
@@ -129,7 +129,7 @@ def _other_options(job_file: str, jobs: Any, may_be: Collection[str] | None) -> 
     return ""
 
 
-_TOOL: Final = Guard(
+_TOOL = Guard(
     name="G22 tool",
     must="every output belongs to its own execution, and all phases ran one version of the tool as planned",
     remedy="The launcher may belong to another MPI than the tool: run 'iogauge check'",
@@ -201,7 +201,7 @@ def _foreign(phase: PhaseView, executions: Sequence[Execution]) -> str:
     return ""
 
 
-_ENVIRONMENT: Final = Guard(
+_ENVIRONMENT = Guard(
     name="G22 environment",
     must="no preloaded library falsifies time, sync or I/O, and no library that the first task has loaded",
     remedy="Remove it from the job's environment: modules, env_vars of the settings, /etc/ld.so.preload, a wrapper on PATH",

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
 
 from iogauge.core.units import format_bytes
 from iogauge.evidence.times import files_changed
@@ -24,15 +23,15 @@ from iogauge.node.counters import Reading
 from iogauge.node.kinds import SYNCHRONOUS
 
 #: Bytes on a node that count as no load: journals, logs, occasional writes of the system itself.
-FOREIGN_BYTES: Final = 16 << 20
+FOREIGN_BYTES = 16 << 20
 #: The same in requests, for phases whose requests are so small that they, not the bytes, load a device.
-FOREIGN_REQUESTS: Final = 256
-SMALL_REQUEST: Final = 128 << 10
+FOREIGN_REQUESTS = 256
+SMALL_REQUEST = 128 << 10
 #: Bytes that a client of a network reads ahead for a task by default, at most (Lustre: max_read_ahead_per_file_mb).
-READ_AHEAD_OF_NETWORK: Final = 64 << 20
+READ_AHEAD_OF_NETWORK = 64 << 20
 #: Phases that write nothing, in no journal either.
-_WRITES_NOTHING: Final = {"read", "stat"}
-_LOCK: Final = Guard(
+_WRITES_NOTHING = {"read", "stat"}
+_LOCK = Guard(
     name="G19 lock",
     must="the case held the target's lock before it looked at the free space, and until its directory was removed",
     remedy="Run when the other session has ended, or raise limits.lock_wait. If it is dead, run: iogauge clean",
@@ -53,7 +52,7 @@ def exclusive(case: CaseView) -> Finding:
     return _LOCK.unless(fine, evidence.occupied, evidence.lost)
 
 
-_NEIGHBOURS: Final = Guard(
+_NEIGHBOURS = Guard(
     name="G19 neighbours",
     must="no other case of this suite was on the target, as far as the suite's directory on the target can be read",
     remedy="Wait for the other session. If partitions share a target, use --exec-policy=serial. If the session is dead, run: "
@@ -71,7 +70,7 @@ def neighbours(case: CaseView) -> Finding:
     return _NEIGHBOURS.unless("no other case on the target", *others)
 
 
-_FILES: Final = Guard(
+_FILES = Guard(
     name="G19 files of others",
     must="while a tool makes files, the inodes in use change by as many files, within 10 %",
     remedy="Run when others neither make nor remove files on the target. If nobody does, the tool's files lay elsewhere",
@@ -130,7 +129,7 @@ class _Foreign:
     own_again: bool = False
 
 
-_LOAD: Final = Guard(
+_LOAD = Guard(
     name="G19 foreign load",
     must="at most 10 % of the bytes that the nodes counted during the judged phases are those of others",
     remedy="Run while nobody else uses the target, or request exclusive nodes",

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from operator import attrgetter
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from iogauge.core.units import format_bytes
 from iogauge.core.vocabulary import Value
@@ -25,7 +25,7 @@ from iogauge.plan.stage import JobOrder
 if TYPE_CHECKING:
     from iogauge.guards.views import CaseView
 
-_BEFORE: Final = "before a byte is written"
+_BEFORE = "before a byte is written"
 
 
 class Declares(Protocol):
@@ -39,7 +39,7 @@ class Declares(Protocol):
     def uuid(self) -> str | None: ...
 
 
-_IDENTITY: Final = Guard(
+_IDENTITY = Guard(
     name="G9 identity",
     must="every node sees the declared type, source and UUID at the target's path, and the same file system from the first byte to "
     "the end",
@@ -177,9 +177,9 @@ def _full(free: int, total: int, need: int) -> float:
 
 
 #: Times what a case needs that must be free.
-_ROOM: Final = 1.2
+_ROOM = 1.2
 #: Share of the inodes that may be in use.
-_MOST_INODES: Final = 0.95
+_MOST_INODES = 0.95
 
 
 def _fits(free: int, total: int, need: int, most: float) -> bool:
@@ -187,7 +187,7 @@ def _fits(free: int, total: int, need: int, most: float) -> bool:
     return free >= _ROOM * need and _full(free, total, need) <= most
 
 
-_SPACE: Final = Guard(
+_SPACE = Guard(
     name="G13 room",
     must=f"{_ROOM:g} x the case's need is free, and afterwards the fill is at most `max_fill`",
     remedy="Free space on the target, or lower limits.case_bytes",
@@ -211,7 +211,7 @@ def room(space: Space, order: JobOrder) -> Finding:
     )
 
 
-_SHARE: Final = Guard(
+_SHARE = Guard(
     name="G13 share",
     must="one case takes at most `max_of_free` of the free space",
     remedy="Lower limits.case_bytes. If this target can bear more, raise limits.max_of_free",
@@ -232,16 +232,16 @@ def share_of_free(space: Space, order: JobOrder) -> Finding:
 
 
 #: Flags of a storage target (lfs-df(1)) that send new files elsewhere, and flags that cost speed.
-_TAKES_NO_FILES: Final = {
+_TAKES_NO_FILES = {
     "N": "no new files",
     "R": "read-only",
     "S": "full",
     "I": "no inodes left",
 }
-_HARMLESS_FLAG: Final = "f"
-_SLOW: Final = {"D": "degraded"}
+_HARMLESS_FLAG = "f"
+_SLOW = {"D": "degraded"}
 
-_HEALTH: Final = Guard(
+_HEALTH = Guard(
     name="G12 health",
     must="there are as many storage targets as declared, all of them active and open to new files",
     remedy="Ask the administrators; lfs df and lfs osts show them",
@@ -301,7 +301,7 @@ def health_of(case: CaseView) -> Finding | None:
     return health(targets=case.targets, declared=topology.targets)
 
 
-_TARGET_ROOM: Final = Guard(
+_TARGET_ROOM = Guard(
     name="G13 storage targets",
     must=f"on Lustre every storage target has room for {_ROOM:g} x its share of the case",
     remedy="Free space on that target, or lower limits.case_bytes",
@@ -358,9 +358,9 @@ def target_room(
 
 
 #: Stripes of a shared file on each of its storage targets, at least.
-_STRIPES: Final = 8
+_STRIPES = 8
 
-_STRIPED: Final = Guard(
+_STRIPED = Guard(
     name="G23 stripes",
     must=f"a shared file over several targets has at least {_STRIPES} stripes on each of them",
     remedy="Raise limits.case_bytes (for OutputFile, sweeps.file_sizes), or lower the stripe size or count",
@@ -386,7 +386,7 @@ def stripes_against_size(file_bytes: int, part: Part) -> Finding:
     )
 
 
-_INODES: Final = Guard(
+_INODES = Guard(
     name="G14 inodes",
     must=f"inodes for {_ROOM:g} x the case's files are free, and {1 - _MOST_INODES:.0%} of the inodes stay free",
     remedy="Remove files, or lower limits.case_files",
@@ -407,7 +407,7 @@ def inodes(space: Space, need_files: int) -> Finding:
     )
 
 
-_QUOTA: Final = Guard(
+_QUOTA = Guard(
     name="G14 quota",
     must=f"on Lustre {_ROOM:g} x the case's need is within the quotas of user, group and project",
     remedy="Remove files, raise the quota, or lower limits.case_files and limits.case_bytes",
@@ -447,7 +447,7 @@ def quota_of(case: CaseView) -> Finding | None:
     return quota(opened, plan.held_bytes, plan.most_files)
 
 
-_METADATA_ROOM: Final = Guard(
+_METADATA_ROOM = Guard(
     name="G14 metadata targets",
     must=f"each metadata target that holds the directory has inodes for {_ROOM:g} x its share of the files, and "
     f"{1 - _MOST_INODES:.0%} of its inodes stay free",
@@ -496,7 +496,7 @@ def _differs(key: str, expected: Value, fact: Value) -> bool:
     return False
 
 
-_SETTINGS: Final = Guard(
+_SETTINGS = Guard(
     name="G25 settings",
     must="every setting that the site expects has the expected value on every node",
     remedy="Set it on every node (mount -o remount, lctl set_param, lfs setstripe), or correct the partition's extras.expect",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from typing import Final
 
 from iogauge.evidence.model import Striping
 from iogauge.guards.finding import Finding, Guard, Outcome
@@ -36,7 +35,7 @@ def _unlike(request: Layout, file: FileLayout, active: int) -> str:
     return ""
 
 
-_LAYOUT: Final = Guard(
+_LAYOUT = Guard(
     name="G10 layout",
     must="every file has the requested stripe count, size and start, and every pinned file lies on its storage target",
     remedy="Compare the layout with the active targets: lfs df, lfs getstripe. A recreated file loses its layout",
@@ -111,14 +110,14 @@ def _not_as_asked(case: CaseView, striping: Striping) -> list[str]:
 
 
 #: Files on a target over the mean that give a remark, and share of the targets that must be hit.
-_MOST_OVER_MEAN: Final = 1.5
-_LEAST_HIT: Final = 0.9
+_MOST_OVER_MEAN = 1.5
+_LEAST_HIT = 0.9
 #: So many files on half of the targets, or all on the same, are not the allocator's doing.
-_MANY_FILES: Final = 16
+_MANY_FILES = 16
 #: Lustre weighs its targets by free space if that differs by more (qos_threshold_rr, 17 %).
-_WEIGHED: Final = 0.17
+_WEIGHED = 0.17
 
-_COVERAGE: Final = Guard(
+_COVERAGE = Guard(
     name="G11 coverage",
     must="if each process has a file, the files are spread over the storage targets",
     remedy="The file system chose the targets: lfs getstripe shows them. See whether a default layout names a start (lfs getstripe "

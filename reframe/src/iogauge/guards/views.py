@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Final
+from typing import Any
 
 from iogauge.core.measurement import Metric, Phase, ToolOutput
 from iogauge.core.text import some
@@ -27,15 +27,15 @@ from iogauge.plan.stage import PhaseRun
 from iogauge.site.extras import PartitionExtras
 
 #: Bytes that the ends of a buffered operation may add: a page each, or what is read ahead by default.
-PAGE: Final = 4096
-READ_AHEAD: Final = 128 << 10
+PAGE = 4096
+READ_AHEAD = 128 << 10
 #: The fewest files that are compared.
-LEAST_FILES: Final = 1000
+LEAST_FILES = 1000
 #: Share of the time of a busy node's processors that the work of others takes at least, and that is idle at most.
-_WORK_OF_OTHERS: Final = 0.5
-_IDLE: Final = 0.1
+_WORK_OF_OTHERS = 0.5
+_IDLE = 0.1
 #: The counts of an execution of which every line is lost.
-NO_COUNTS: Final = TaskCounters(expected=1)
+NO_COUNTS = TaskCounters(expected=1)
 
 
 @dataclass(frozen=True)

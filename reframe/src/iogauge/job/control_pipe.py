@@ -8,7 +8,7 @@ import os
 import threading
 import time
 from collections.abc import Iterator
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from iogauge.node import kernel
 from iogauge.node.counters import (
@@ -27,10 +27,10 @@ from iogauge.plan.observations import (
 )
 
 #: Named pipes in the stage directory, with ``.<host>``: questions, and the answers with ``.said`` behind.
-AGENT: Final = "agent"
+AGENT = "agent"
 
 #: Seconds after which the tasks of an execution have told what they had to.
-_QUIET_S: Final = 0.05
+_QUIET_S = 0.05
 
 
 class Task(NamedTuple):

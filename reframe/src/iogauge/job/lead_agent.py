@@ -14,7 +14,6 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Final
 
 from iogauge.core import processes
 from iogauge.core.text import visible
@@ -33,7 +32,7 @@ from iogauge.plan.stage import ALIVE, OPENED, REFUSAL, REFUSED, WORD, JobOrder, 
 from iogauge.workspace import directory, removal
 
 #: Seconds that a sample may take on storage that answers slowly; less than the job script waits.
-_ANSWER_S: Final = 5.0
+_ANSWER_S = 5.0
 
 
 @dataclass(slots=True)
@@ -102,7 +101,7 @@ def _is_exact(kind: str, view: View | None) -> bool:
 
 
 #: Modules that the agent's commands need and this one does not. Imported once here, each fork has them.
-_MODULES: Final = {
+_MODULES = {
     "evict": ("iogauge.node.files",),
     "facts": ("iogauge.node.host", "iogauge.node.probes"),
 }

@@ -18,7 +18,6 @@ import time
 from collections import Counter
 from pathlib import Path
 from types import FrameType
-from typing import Final
 
 from iogauge.core import processes
 from iogauge.core.paths import expand
@@ -29,10 +28,10 @@ from iogauge.plan import observations
 from iogauge.plan import stage as files
 
 #: Seconds between two looks at what started an agent, and between two words of the job script in the lease.
-_PAUSE_S: Final = 0.5
-_BEAT_S: Final = 2.0
+_PAUSE_S = 0.5
+_BEAT_S = 2.0
 #: Seconds after which an agent ends without a new word.
-_LEASE_S: Final = 30.0
+_LEASE_S = 30.0
 
 
 def server_here() -> int | None:

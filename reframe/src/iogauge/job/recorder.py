@@ -16,7 +16,6 @@ import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
-from typing import Final
 
 from iogauge.core.processes import parent
 from iogauge.core.vocabulary import ENVIRONMENT
@@ -51,30 +50,30 @@ from iogauge.plan.stage import (
 )
 
 #: Lines that may wait before they are written.
-_WAITING: Final = 50
+_WAITING = 50
 
 #: File systems whose inodes and bytes in use are exact at any time, and cost no message to a server.
-EXACT: Final = ("ext2", "ext3", "ext4", "xfs", "overlay")
+EXACT = ("ext2", "ext3", "ext4", "xfs", "overlay")
 
 #: Seconds that a look may take. The bytes of a longer one moved later than its time says: a busy node made it wait.
 #: Looks that follow each other closely confirm the seconds of short phases, and so must be more exact.
-_EXACT_S: Final = 0.01
-_CLOSE_EXACT_S: Final = 0.002
+_EXACT_S = 0.01
+_CLOSE_EXACT_S = 0.002
 #: What moves after a tool has begun, and hardly before.
-_BEGUN_BYTES: Final = 4 << 20
-_BEGUN_FILES: Final = 20
+_BEGUN_BYTES = 4 << 20
+_BEGUN_FILES = 20
 #: Looks at a task's program after which its libraries are noted: the loader needs time, and a wrapper may become the tool
 #: late.
-_LIBRARIES_AT: Final = (3, 20, 100)
+_LIBRARIES_AT = (3, 20, 100)
 #: The look at which all tasks of the node are looked at, once. To list the libraries of a process takes 0.4 ms, so the last
 #: of these processes are asked, which are tools and not the shells that started them.
-_ALL_AT: Final = 20
+_ALL_AT = 20
 #: Looks that are tried before a phase.
-_TRIES: Final = 5
+_TRIES = 5
 #: Processes of a task that are looked at, at most; fio has one for each of its jobs. So a look does not take too long:
 #: those that follow each other closely, and those five times a second.
-_MOST_PROCESSES: Final = 16
-_MANY_PROCESSES: Final = 512
+_MOST_PROCESSES = 16
+_MANY_PROCESSES = 512
 
 #: Bytes that were read and written.
 _Moved = tuple[int, int]

@@ -15,15 +15,14 @@ import subprocess
 import time
 import uuid
 from pathlib import Path
-from typing import Final
 
 from iogauge.core import processes
 
-_SIOCGIFADDR: Final = 0x8915
+_SIOCGIFADDR = 0x8915
 #: Attempts to find a free port, seconds that a server may take to listen, and to end.
-_ATTEMPTS: Final = 5
-_LISTENS_S: Final = 4.0
-_ENDS_S: Final = 1.0
+_ATTEMPTS = 5
+_LISTENS_S = 4.0
+_ENDS_S = 1.0
 
 
 def address_of(interface: str) -> str:

@@ -9,7 +9,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from iogauge.core import processes
 from iogauge.core.paths import expand
@@ -30,7 +30,7 @@ from iogauge.plan.observations import LAYOUTS, note
 from iogauge.plan.stage import OPENED, ORDER, JobOrder, Opened
 
 #: Seconds for the probes of a node. What a busy node does not tell by then, the judge asks of the later looks.
-_SECONDS: Final = 2.0
+_SECONDS = 2.0
 
 
 def as_expected(view: View, order: JobOrder) -> list[Finding]:
@@ -68,7 +68,7 @@ def look_again(path: str) -> tuple[View, str]:
 
 
 #: Seconds that the layouts of a repetition may take; less than the job script waits.
-_ANSWER_S: Final = 50.0
+_ANSWER_S = 50.0
 
 
 def pin(pins_file: str, directory: str) -> dict[str, Any]:

@@ -8,7 +8,7 @@ import re
 import shutil
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from iogauge.core import commands
 from iogauge.core.text import text_digest
@@ -17,17 +17,17 @@ from iogauge.core.vocabulary import FIO, IOR, MDTEST, Fingerprint
 from iogauge.node import elf
 
 #: Variables whose libraries the loader puts in front of all others (ld.so(8)), and its file.
-_VARIABLES: Final = ("LD_PRELOAD", "LD_AUDIT")
-_FILE: Final = "ld.so.preload"
+_VARIABLES = ("LD_PRELOAD", "LD_AUDIT")
+_FILE = "ld.so.preload"
 #: Before the names of the variables under which agent.sh hands them to an agent, which is started without them.
-_HANDED_ON: Final = "IOG_"
+_HANDED_ON = "IOG_"
 
 #: First words of the keys of :func:`preloaded` and :func:`script`.
-PRELOAD: Final = "preload."
-SCRIPT: Final = "script."
+PRELOAD = "preload."
+SCRIPT = "script."
 
 #: Libraries that make a figure untrue, by name, and what they do.
-_LYING: Final = (
+_LYING = (
     (r"eatmydata", "makes fsync, sync and O_SYNC do nothing"),
     (r"nof?sync", "makes fsync and sync do nothing"),
     (r"faketime(?:MT)?|datefudge", "tells the tool another time"),
@@ -40,20 +40,20 @@ _LYING: Final = (
     (r"hermes\w*|pmemfile", "keeps data in memory"),
 )
 #: Darshan counts calls and passes them on; a scenario preloads it to count writers.
-_HARMLESS: Final = r"darshan"
+_HARMLESS = r"darshan"
 
 #: Functions of the C library that decide what a figure means. A library that has its own is between the tool and the kernel.
-_CLOCKS: Final = frozenset({"clock_gettime", "gettimeofday", "time", "times", "ftime"})
-_REPLACED: Final = _CLOCKS | {
+_CLOCKS = frozenset({"clock_gettime", "gettimeofday", "time", "times", "ftime"})
+_REPLACED = _CLOCKS | {
     *("fsync", "fdatasync", "sync", "syncfs", "sync_file_range", "msync"),
     *("open", "open64", "openat", "openat64", "creat", "close"),
     *("read", "pread", "pread64", "readv", "preadv"),
     *("write", "pwrite", "pwrite64", "writev", "pwritev"),
 }
 #: Names that the C library's own files give themselves (DT_SONAME). Before glibc 2.34 there were several.
-_C_LIBRARY: Final = re.compile(r"lib(?:c|pthread|rt)\.so\.\d+|libc\.musl-.*|ld-.*")
+_C_LIBRARY = re.compile(r"lib(?:c|pthread|rt)\.so\.\d+|libc\.musl-.*|ld-.*")
 #: Texts in libraries that replace functions, and pass all calls on: Darshan, and the sanitizers of compilers.
-_PASSES_ON: Final = (b"darshan_core_", b"__sanitizer_")
+_PASSES_ON = (b"darshan_core_", b"__sanitizer_")
 
 
 class Library(NamedTuple):
@@ -88,10 +88,10 @@ def library_of(path: str) -> Library | None:
 
 
 #: Seconds for a program to tell its version.
-PROGRAM_SECONDS: Final = 20.0
+PROGRAM_SECONDS = 20.0
 
 #: Tools whose file holds its version as a text of its own.
-_VERSIONED: Final = (IOR, MDTEST)
+_VERSIONED = (IOR, MDTEST)
 
 
 def version(path: str) -> str:

@@ -5,21 +5,20 @@ from __future__ import annotations
 import struct
 import sys
 from collections.abc import Sequence
-from typing import Final
 
 from iogauge.node.identity import text_of
 from iogauge.node.kernel import asked
 from iogauge.node.mounts import READ
 
-_FS_INFO: Final = READ | 0x0400941F
-_SPACE_INFO: Final = 0xC0109414
+_FS_INFO = READ | 0x0400941F
+_SPACE_INFO = 0xC0109414
 
-_DATA: Final = 1
+_DATA = 1
 #: Copies of a byte, or a block with all its parity, by the profile's flag (btrfs_tree.h): RAID1, DUP, RAID10, RAID5, RAID6,
 #: RAID1C3, RAID1C4.
-_COPIES: Final = {16: 2, 32: 2, 64: 2, 128: 2, 256: 3, 512: 3, 1024: 4}
+_COPIES = {16: 2, 32: 2, 64: 2, 128: 2, 256: 3, 512: 3, 1024: 4}
 #: RAID5 and RAID6 write whole stripes at best.
-_PARITY: Final = 128 | 256
+_PARITY = 128 | 256
 
 
 def identity(path: str) -> str:

@@ -20,7 +20,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from iogauge.core import commands
 from iogauge.node.kernel import listed, text
@@ -69,19 +69,19 @@ class Ticks(NamedTuple):
 Readings = Mapping[str, Reading | None]
 
 #: The counters of all block devices.
-_DISKS: Final = "proc/diskstats"
-_NUMBERED: Final = "sys/dev/block"
+_DISKS = "proc/diskstats"
+_NUMBERED = "sys/dev/block"
 #: Name of what all networks moved.
-NETWORKS: Final = "net"
+NETWORKS = "net"
 
-_SECTOR: Final = 512
+_SECTOR = 512
 #: Seconds in which lctl must have told of all devices of the client.
-_LCTL_S: Final = 30.0
+_LCTL_S = 30.0
 #: A device of a Lustre client: its target, and the client's instance. A metadata server has devices of its own for the
 #: storage targets (``fs-OST0000-osc-MDT0000``), which are not the client's.
-_CLIENT: Final = re.compile(r"(.+-(?:OST|MDT)[0-9a-f]{4})-(?:osc|mdc)-(?!MDT).+")
+_CLIENT = re.compile(r"(.+-(?:OST|MDT)[0-9a-f]{4})-(?:osc|mdc)-(?!MDT).+")
 #: name, samples, unit, least, most, sum, sum of squares.
-_STATS: Final = re.compile(
+_STATS = re.compile(
     r"^(read|write)_bytes +([0-9]+) samples \[bytes\] [0-9]+ [0-9]+ ([0-9]+)( [0-9]*)?$",
     re.M,
 )

@@ -7,15 +7,15 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Collection, Iterator
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from iogauge.core.untrusted import read_bytes
 
-_DYNAMIC: Final = 6
-_SYMBOLS: Final = 11
-_SONAME: Final = 14
+_DYNAMIC = 6
+_SYMBOLS = 11
+_SONAME = 14
 #: A section's header: name, type, flags, address, offset, size, link, info, alignment, size of an entry.
-_SECTION: Final = "IIQQQQIIQQ"
+_SECTION = "IIQQQQIIQQ"
 
 
 class Shared(NamedTuple):

@@ -22,7 +22,7 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import cycle, islice
-from typing import Final, Literal
+from typing import Literal
 
 from iogauge.core.untrusted import Plain
 
@@ -157,19 +157,19 @@ def evict(paths: Iterable[str], wait_s: float = 10.0) -> Eviction:
 
 
 #: Bytes of a block, and blocks of a sample.
-BLOCK: Final = 4096
-_BLOCKS: Final = 32
+BLOCK = 4096
+_BLOCKS = 32
 #: Most entries of directories that a sample looks at: a huge tree costs no more.
-_ENTRIES: Final = 4096
+_ENTRIES = 4096
 #: Seconds after which a sample is as large as it is.
-_SECONDS: Final = 2.0
-_EMPTY: Final = f"{zlib.crc32(bytes(BLOCK)):08x}"
+_SECONDS = 2.0
+_EMPTY = f"{zlib.crc32(bytes(BLOCK)):08x}"
 #: The digest of a block of a file that is not there any more.
-GONE: Final = "gone"
+GONE = "gone"
 
 #: What lies below a block, as far as the file system says: FIEMAP of the kernel's documentation. Data may be cached.
 BlockKind = Literal["", "hole", "unwritten", "compressed", "cached"]
-_FIEMAP: Final = 0xC020660B
+_FIEMAP = 0xC020660B
 _ENCODED, _ENCRYPTED, _UNWRITTEN = 0x8, 0x80, 0x800
 
 

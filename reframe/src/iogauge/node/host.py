@@ -18,7 +18,6 @@ import time
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final
 
 from iogauge.core.untrusted import Plain
 from iogauge.node.counters import silent
@@ -49,12 +48,12 @@ def usable_cores() -> int:
 
 
 #: Seconds that reading the kernel's log may take.
-_LOG_SECONDS: Final = 0.2
+_LOG_SECONDS = 0.2
 #: Characters of a line of the kernel's log; its own limit is near 1000.
-_LOG_LINE: Final = 2000
+_LOG_LINE = 2000
 
 #: Lustre's own words for a lost connection (ptlrpc/import.c), without the addresses in them.
-_COMPLAINT: Final = re.compile(
+_COMPLAINT = re.compile(
     r"(?P<target>\S+)-(?:osc|mdc)-(?!MDT)\S+: (?:This client was (?P<evicted>evicted by [^;\s]+)"
     r"|Connection to (?P<lost>\S+) \(at [^)]*\) was lost)"
 )

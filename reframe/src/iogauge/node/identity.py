@@ -10,7 +10,6 @@ import contextlib
 import os
 import re
 import time
-from typing import Final
 
 from iogauge.node.kernel import asked, text
 from iogauge.node.kinds import kind_of, traits
@@ -26,9 +25,9 @@ def _request(kind: int, number: int, size: int) -> int:
 #: (FS_IOC_GETFSUUID, Linux 6.9, any type; the first byte is the length), fs/ext4/ext4.h
 #: (EXT4_IOC_GETFSUUID, Linux 6.0; the caller gives the length), linux/btrfs.h (BTRFS_IOC_FS_INFO),
 #: xfs_fs.h (XFS_IOC_FSGEOMETRY_V1, the form that every kernel answers).
-_ANY: Final = (_request(0x15, 0, 17), b"", 17, 1)
+_ANY = (_request(0x15, 0, 17), b"", 17, 1)
 
-_OF_TYPE: Final = {
+_OF_TYPE = {
     "ext4": (_request(ord("f"), 44, 8), b"\x10\0\0\0", 24, 8),
     "btrfs": (_request(0x94, 31, 1024), b"", 1024, 16),
     "xfs": (_request(ord("X"), 100, 112), b"", 112, 64),
@@ -36,12 +35,12 @@ _OF_TYPE: Final = {
 
 #: Types whose statfs(2) number is made of an identity: ext4's UUID, the cluster of Ceph, the
 #: dataset of ZFS. XFS and F2FS make it of the device number, which names no file system.
-_NUMBERED: Final = ("ext2", "ext3", "ext4", "ceph", "zfs")
-_NUMBER: Final = "fsid-"
-_BY_UUID: Final = "/dev/disk/by-uuid"
-_NFS_VOLUMES: Final = "/proc/fs/nfsfs/volumes"
+_NUMBERED = ("ext2", "ext3", "ext4", "ceph", "zfs")
+_NUMBER = "fsid-"
+_BY_UUID = "/dev/disk/by-uuid"
+_NFS_VOLUMES = "/proc/fs/nfsfs/volumes"
 #: Version, server and port in hexadecimal, device, number of the volume.
-_NFS_VOLUME: Final = r"v\d +(?P<server>[0-9a-f]+) +\S+ +(?P<device>[0-9:]+) +(?P<number>[0-9a-f]+:[0-9a-f]+)\b.*"
+_NFS_VOLUME = r"v\d +(?P<server>[0-9a-f]+) +\S+ +(?P<device>[0-9:]+) +(?P<number>[0-9a-f]+:[0-9a-f]+)\b.*"
 
 
 def text_of(raw: bytes) -> str:

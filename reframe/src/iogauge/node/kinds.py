@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Final, Literal
+from typing import Literal
 
 #: How a client of a file system caches data.
 Cache = Literal["page-cache", "opaque", "memory"]
@@ -51,8 +51,8 @@ class Kind:
     beside: float = 0.05
 
 
-_PAGES: Final = Kind(cache="page-cache", honours_o_direct=True, syncs=True)
-_LOCAL: Final = replace(
+_PAGES = Kind(cache="page-cache", honours_o_direct=True, syncs=True)
+_LOCAL = replace(
     _PAGES,
     accounts=True,
     counts_blocks=True,
@@ -60,12 +60,12 @@ _LOCAL: Final = replace(
     on_device=True,
     past_pages=True,
 )
-_EXT: Final = replace(_LOCAL, frees=True, journal=2304)
-_TREES: Final = replace(_LOCAL, past_pages=False, journal=16384, beside=0.5)
-_MEMORY: Final = Kind(cache="memory", syncs=True)
+_EXT = replace(_LOCAL, frees=True, journal=2304)
+_TREES = replace(_LOCAL, past_pages=False, journal=16384, beside=0.5)
+_MEMORY = Kind(cache="memory", syncs=True)
 
 #: ZFS keeps an ARC, and before 2.3 ignores O_DIRECT. Spectrum Scale has its page pool.
-KINDS: Final[dict[str, Kind]] = {
+KINDS: dict[str, Kind] = {
     **dict.fromkeys(("ext2", "ext3", "ext4"), _EXT),
     "xfs": _LOCAL,
     "f2fs": replace(_TREES, counts_blocks=False),
@@ -82,7 +82,7 @@ KINDS: Final[dict[str, Kind]] = {
 }
 
 #: Bytes written for an operation if each is synchronous by a mount option. Seen: ext4 137 KiB, XFS 27 KiB.
-SYNCHRONOUS: Final = 160 << 10
+SYNCHRONOUS = 160 << 10
 
 
 def kind_of(fstype: str) -> Kind:

@@ -20,7 +20,6 @@ import stat
 import struct
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Final
 
 from iogauge.node import btrfs
 from iogauge.node.counters import is_counted
@@ -40,30 +39,30 @@ from iogauge.node.mounts import (
     upper_directory,
 )
 
-_GET_ATTRIBUTES: Final = READ | 0x00086601
-_LOOP_STATUS: Final = 0x4C05
+_GET_ATTRIBUTES = READ | 0x00086601
+_LOOP_STATUS = 0x4C05
 
 #: Attributes of an inode (linux/fs.h): compressed (``chattr +c``), encrypted by fscrypt, data
 #: journalled (``chattr +j``). New files inherit those of their directory.
-_COMPRESSED: Final = 0x4
-_ENCRYPTED: Final = 0x800
-_JOURNALLED: Final = 0x4000
+_COMPRESSED = 0x4
+_ENCRYPTED = 0x800
+_JOURNALLED = 0x4000
 
 #: Whole devices that are memory, and devices that a program or another cache may serve.
-_MEMORY: Final = {
+_MEMORY = {
     "zram": "compressed memory",
     "ram": "memory",
     "nullb": "which keeps nothing",
 }
-_SERVED: Final = {
+_SERVED = {
     "zd": "a volume of ZFS, which its cache (ARC) serves",
     "nbd": "which a server may answer from memory",
     "ublkb": "which a program of this host serves",
 }
 #: Devices without hardware of their own in sysfs that lead to storage.
-_STORAGE: Final = ("drbd", "rbd", "emcpower", "scini", "VxVM", "VxDMP")
+_STORAGE = ("drbd", "rbd", "emcpower", "scini", "VxVM", "VxDMP")
 #: Where the kernel shows block devices by their numbers.
-_BY_NUMBER: Final = "sys/dev/block"
+_BY_NUMBER = "sys/dev/block"
 
 
 def resolve(path: str, mount: Mount, *, root: str = "/") -> Below:

@@ -8,15 +8,14 @@ from __future__ import annotations
 import os
 import re
 from dataclasses import dataclass
-from typing import Final
 
 from iogauge.node.kernel import text
 
 #: Inodes and bytes beyond all file systems.
-_NO_LIMIT: Final = 2**63 - 1
+_NO_LIMIT = 2**63 - 1
 
 #: How a counter of a block device is named: ``MAJOR:MINOR``, or a path of an NVMe disk by its name.
-BLOCK_DEVICE: Final = re.compile("[0-9]+:[0-9]+|nvme[0-9]+c[0-9]+n[0-9]+")
+BLOCK_DEVICE = re.compile("[0-9]+:[0-9]+|nvme[0-9]+c[0-9]+n[0-9]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,6 +235,6 @@ def upper_directory(mount: Mount) -> str | None:
 
 
 #: Direction of an ioctl that only reads: bit 31, but bit 30 on these machines (their asm/ioctl.h).
-READ: Final = 1 << (
+READ = 1 << (
     30 if os.uname().machine.startswith(("ppc", "mips", "sparc", "alpha")) else 31
 )

@@ -18,7 +18,6 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path, PurePosixPath
-from typing import Final
 
 from iogauge.core import commands
 from iogauge.core.text import text_digest
@@ -44,19 +43,19 @@ from iogauge.node.mounts import Mount, find_mount, fsname_of
 
 #: Seconds for all probes of a node together, and for each program that a probe starts. A busy node
 #: needs more than an idle one; no phase is timed meanwhile.
-DEADLINE: Final = 30.0
+DEADLINE = 30.0
 
 #: First word of a key that stands for the keys of a probe that did not answer in time.
-UNANSWERED: Final = "unanswered."
-_GIB: Final = 1 << 30
+UNANSWERED = "unanswered."
+_GIB = 1 << 30
 
 #: Names of mount options and variables whose values stay private.
-SECRET: Final = re.compile(
+SECRET = re.compile(
     r"(?i)pass|secret|cred|token|(?:^|[_.-])key|keyring|^(?:user|username|name|domain|password2)$|skpath"
 )
 
 #: Environment variables that change how MPI, and the libraries over and under it, do I/O and move data.
-_HINTS: Final = re.compile(
+_HINTS = re.compile(
     r"(?:OMPI_MCA_(?:io|fs|fcoll|fbtl|sharedfp|coll|pml|btl|mtl|osc)(?:_\w+)?|(?:ROMIO|MPICH|UCX|FI|PSM2|PNETCDF|HDF5)_\w+"
     r"|IOR_HINT__\w+|I_MPI_(?:EXTRA_FILESYSTEM|FABRICS)\w*)"
 )
@@ -64,7 +63,7 @@ _HINTS: Final = re.compile(
 
 #: Mount options that say nothing of how a target works: they differ from node to node, from mount to mount (the port of
 #: NFS 3's mountd) or from container to container (an overlay's directories).
-_NO_MATTER: Final = frozenset(
+_NO_MATTER = frozenset(
     {"addr", "clientaddr", "mountaddr", "mountport", "lowerdir", "upperdir", "workdir"}
 )
 
@@ -310,7 +309,7 @@ def _mpi(node: _Node) -> _Told:
 
 
 #: Probes by name, each with the keys (patterns of fnmatch) that it may give.
-PROBES: Final[dict[str, tuple[Callable[[_Node], _Told], tuple[str, ...]]]] = {
+PROBES: dict[str, tuple[Callable[[_Node], _Told], tuple[str, ...]]] = {
     "system": (_system, ("kernel", "machine", "os", "node.model")),
     "mount": (_mount, ("mount.*",)),
     "processor": (_processor, ("cpu.*",)),

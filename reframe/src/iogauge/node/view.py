@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, field, replace
-from typing import Final
 
 from iogauge.core.untrusted import Plain
 from iogauge.node import layers
@@ -23,7 +22,7 @@ from iogauge.node.mounts import (
 )
 
 #: Programs of FUSE that reach a server. Their source does not tell: that of mergerfs, over two directories, was ``x:/b``.
-_CLIENTS: Final = ("fuse.glusterfs", "fuse.sshfs")
+_CLIENTS = ("fuse.glusterfs", "fuse.sshfs")
 
 
 @dataclass(frozen=True, slots=True)

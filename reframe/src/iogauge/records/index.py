@@ -20,7 +20,7 @@ import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from pydantic_core import to_json
 
@@ -31,19 +31,19 @@ from iogauge.records.journal import Damaged, Line, read_lines
 from iogauge.records.record import FindingRecord, MetricRecord, Record, microseconds
 
 #: Grows when the same session files make another index.
-_VERSION: Final = 4
+_VERSION = 4
 
 #: Size and time of change (ns) of a session file.
 State = tuple[int, int]
 
 #: Values that a verdict of a valid measurement has, for SQL.
-VALID: Final = ", ".join(f"'{one.value}'" for one in Verdict if one.is_valid)
+VALID = ", ".join(f"'{one.value}'" for one in Verdict if one.is_valid)
 
 #: Condition of the runs that statistics count: valid, above zero, and no confirmation of another, which a failure caused.
-COUNTING: Final = f"median > 0 AND confirms IS NULL AND metric_verdict IN ({VALID})"
+COUNTING = f"median > 0 AND confirms IS NULL AND metric_verdict IN ({VALID})"
 
 #: ``runs`` is what is asked: a row for each metric of each record, or one for a record without metrics.
-_SCHEMA: Final = """
+_SCHEMA = """
 CREATE TABLE history (folder TEXT);
 CREATE TABLE file (id INTEGER PRIMARY KEY, path TEXT UNIQUE, size INTEGER, changed INTEGER);
 CREATE TABLE damage (file INTEGER, line INTEGER, problem TEXT);
@@ -68,7 +68,7 @@ FROM run JOIN place ON place.id = run.place JOIN session ON session.id = run.ses
     JOIN series ON series.id = run.series LEFT JOIN metric ON metric.id = run.metric
     LEFT JOIN fingerprint ON fingerprint.id = run.fingerprint;
 """
-_INDEXES: Final = f"""
+_INDEXES = f"""
 CREATE INDEX IF NOT EXISTS run_time ON run (time);
 CREATE INDEX IF NOT EXISTS run_place ON run (place, position, time);
 CREATE INDEX IF NOT EXISTS run_series ON run (series, metric, time, file, start, median) WHERE {COUNTING};
@@ -77,7 +77,7 @@ CREATE INDEX IF NOT EXISTS place_line ON place (line);
 """
 
 #: Where SQLite's header has the application's number: here the checksum of all else.
-_CHECKSUM: Final = slice(68, 72)
+_CHECKSUM = slice(68, 72)
 
 
 def connect(folder: Path) -> sqlite3.Connection:
@@ -392,7 +392,7 @@ class _Writer:
 
 
 #: Tables whose rows are kept once, and their columns.
-_KEPT_ONCE: Final = {
+_KEPT_ONCE = {
     "file": "path",
     "place": 'system, partition, environment, "check", "case", variant, tier, nodes, tasks_per_node, line',
     "session": "name",
@@ -402,7 +402,7 @@ _KEPT_ONCE: Final = {
 }
 
 #: Rows that are written together.
-_ROWS: Final = 10_000
+_ROWS = 10_000
 
 
 def _without_findings(values: dict[str, Any]) -> dict[str, Any]:

@@ -14,7 +14,7 @@ import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from iogauge.core import untrusted
 from iogauge.records.record import Record, decode
@@ -120,8 +120,8 @@ def read_at(file: Path, starts: Iterable[int]) -> Iterator[tuple[int, Record]]:
 
 
 #: A record has a few thousand bytes; a line a thousand times as long is not a record.
-_LINE_BYTES: Final = 32 << 20
-_FILE_BYTES: Final = 1 << 40
+_LINE_BYTES = 32 << 20
+_FILE_BYTES = 1 << 40
 
 
 def read_records(file: Path) -> Iterator[Record | Damaged]:

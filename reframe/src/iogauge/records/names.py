@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from typing import Final
 
 from iogauge.core.text import did_you_mean
 from iogauge.records.record import short_name
 
 #: Options that take a case's name.
-_NAMING: Final = ("-n", "--name", "-x", "--exclude")
+_NAMING = ("-n", "--name", "-x", "--exclude")
 
 #: A word that ends a name without quotes: an option, or a session.
-_OTHER: Final = re.compile(r"-|\d{8}T\d{6}-")
+_OTHER = re.compile(r"-|\d{8}T\d{6}-")
 
 
 def joined(arguments: Sequence[str]) -> list[str]:

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from iogauge.core.text import did_you_mean
 from iogauge.records import index, names
@@ -21,7 +21,7 @@ from iogauge.records.record import Record
 #: Where a record lies: its session file's number in the index, and its first byte.
 Place = tuple[int, int]
 
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=timezone.utc)
+_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 connect = index.connect
 VALID, COUNTING = index.VALID, index.COUNTING

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta, timezone
 from functools import lru_cache
-from typing import Any, Final
+from typing import Any
 
 from pydantic_core import from_json
 
@@ -26,7 +26,7 @@ from iogauge.guards.finding import Finding
 from iogauge.judge.verdict import MetricVerdict, Verdict
 
 #: Metadata of a field that a new object leaves out if it is None.
-LEFT_OUT: Final[Mapping[str, Any]] = {"left out": True}
+LEFT_OUT: Mapping[str, Any] = {"left out": True}
 
 
 def named(key: str) -> Mapping[str, Any]:
@@ -40,10 +40,10 @@ def _taken(source: object, *names: str) -> dict[str, Any]:
 
 
 #: Version of the record's form. It grows if a key changes its meaning, not if keys are added.
-SCHEMA: Final = 1
+SCHEMA = 1
 
 #: Keys that, with the parameters, name what is measured; each with its value for older records.
-_MEASURED: Final[Mapping[str, Any]] = {
+_MEASURED: Mapping[str, Any] = {
     "system": None,
     "partition": None,
     "environment": None,
@@ -56,9 +56,9 @@ _MEASURED: Final[Mapping[str, Any]] = {
 }
 
 #: The largest figure and the latest time that are accepted; drawing and sorting need finite values.
-_MOST: Final = 1e300
-_LAST: Final = 200_000_000_000_000_000
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=timezone.utc)
+_MOST = 1e300
+_LAST = 200_000_000_000_000_000
+_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 
 @lru_cache(maxsize=64)
@@ -413,8 +413,8 @@ def parameters_in(case: str) -> dict[str, str]:
 
 
 #: What ``--repeat`` adds to a case's name, and what it and ``--distribute`` add.
-REPEATED: Final = re.compile(r" %\.repeat_no=\S+")
-ADDED: Final = re.compile(r" %\.(?:part|repeat_no)=\S+")
+REPEATED = re.compile(r" %\.repeat_no=\S+")
+ADDED = re.compile(r" %\.(?:part|repeat_no)=\S+")
 
 
 def short_name(case: str) -> str:

@@ -21,7 +21,7 @@ import shlex
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Final, get_args
+from typing import get_args
 
 from iogauge.core import untrusted, vocabulary
 from iogauge.core.paths import replace_file
@@ -32,10 +32,10 @@ from iogauge.records.names import pattern_of
 from iogauge.records.record import Record, short_name
 
 #: Variable with the path of the file for the notes of a listing; unset in any other run.
-LISTING: Final = "IOGAUGE_LISTING"
+LISTING = "IOGAUGE_LISTING"
 
 #: Why a partition lacks a feature, and what brings it.
-_PARTITION_LACKS: Final = {
+_PARTITION_LACKS = {
     vocabulary.O_DIRECT: "its target is not known to honour O_DIRECT. If it does, declare "
     "target.honours_o_direct: true",
     vocabulary.CHECKSUMS: "its cases may not switch Lustre's checksums. If they may, declare "
@@ -44,7 +44,7 @@ _PARTITION_LACKS: Final = {
 
 
 #: Variables that ``-S`` sets in checks of this suite; the last two in bytes.
-_VARIABLES: Final = (
+_VARIABLES = (
     *("nodes", "tasks_per_node", "repetitions", "tier", "variant"),
     *("transfer_bytes", "total_bytes"),
 )
@@ -266,7 +266,7 @@ def _missing(
 
 
 #: Most sessions of a selection to look back at; a run with derived checks has two.
-_SESSIONS: Final = 30
+_SESSIONS = 30
 
 CaseKey = tuple[str, str, str]
 

@@ -11,7 +11,7 @@ import json
 import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 from iogauge.core.text import digest
 from iogauge.evidence.fingerprint import DIVIDING, FILE_SYSTEM, agree, unanswered
@@ -97,11 +97,11 @@ def _divided(
 
 
 #: Rows of a line in order of time.
-_OF_LINE: Final = """
+_OF_LINE = """
 SELECT run.rowid, record, series.name, fingerprint FROM place CROSS JOIN run ON run.place = place.id
 JOIN series ON series.id = run.own WHERE place.line = ? ORDER BY time, run.file, start, position
 """
-_KINDS: Final = """
+_KINDS = """
 SELECT DISTINCT own, series, fingerprint FROM place CROSS JOIN run ON run.place = place.id WHERE place.line = ?
 """
 
@@ -150,6 +150,4 @@ def _assign(
             index.execute(_SET, (name, row))
 
 
-_SET: Final = (
-    "UPDATE run SET series = (SELECT id FROM series WHERE name = ?) WHERE rowid = ?"
-)
+_SET = "UPDATE run SET series = (SELECT id FROM series WHERE name = ?) WHERE rowid = ?"

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from pathlib import Path
-from typing import Final
 
 from iogauge.records import journal
 from iogauge.records.record import Record
 
 #: Newest sessions that are looked at, for each node. A node that is in none of them comes first.
-_LOOKED_AT: Final = 10
+_LOOKED_AT = 10
 
 
 def node_in_turn(

@@ -22,7 +22,7 @@ import stat
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 from iogauge.core import processes, untrusted
 from iogauge.core.paths import replace_file
@@ -30,22 +30,22 @@ from iogauge.node.mounts import mount_id
 from iogauge.workspace import permission
 from iogauge.workspace.removal import GONE, NotRemoved, Removal, rmdir_if_empty
 
-MARKER: Final = ".iogauge-session"
-ROOT: Final = "iogauge"
+MARKER = ".iogauge-session"
+ROOT = "iogauge"
 
 #: Seconds for which a session counts as alive beyond its case's time limit, if it cannot be
 #: checked.
-_MARGIN_S: Final = 86400
+_MARGIN_S = 86400
 
 #: Seconds for which a session counts as alive if its marker does not help.
-_UNKNOWN_S: Final = 7 * 86400
+_UNKNOWN_S = 7 * 86400
 
 #: How often to empty a directory again if names keep appearing in it.
-_ROUNDS: Final = 10
+_ROUNDS = 10
 
 #: More bytes than a marker can have.
-_MOST_BYTES: Final = 1 << 16
-_DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_MOST_BYTES = 1 << 16
+_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class WorkdirError(OSError):

@@ -62,7 +62,7 @@ import stat
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any
 
 from iogauge.core import processes as core_processes
 from iogauge.core import untrusted
@@ -72,30 +72,30 @@ from iogauge.core.units import format_seconds
 from iogauge.workspace import directory
 
 #: Seconds without a sign of life after which a holder is dead, if its processes cannot be checked.
-LEASE_S: Final = 120.0
+LEASE_S = 120.0
 
 #: Beats in a lease; seconds between two looks of a waiting process, and between two messages.
-BEATS: Final = 12
-_LOOK_S: Final = 1.0
-_MESSAGE_S: Final = 30.0
-_FOLDER: Final = ".lock"
+BEATS = 12
+_LOOK_S = 1.0
+_MESSAGE_S = 30.0
+_FOLDER = ".lock"
 
 #: How the names of sessions begin that measure for seconds, without the lock and only while nobody has it.
-PROBE: Final = "probe-"
+PROBE = "probe-"
 
 #: Seconds for which a new holder waits for their directories to go: one takes 5. An older one is left of a dead probe.
-_PROBES_S: Final = 15.0
-_PROBE_ENDED_S: Final = 60.0
-_HELD: Final = "held"
-_WAITING: Final = "waiting"
+_PROBES_S = 15.0
+_PROBE_ENDED_S = 60.0
+_HELD = "held"
+_WAITING = "waiting"
 #: A name: digits that are the holder's alone, and eight for its beats.
-_NAME: Final = re.compile(r"[0-9a-f]{32}")
+_NAME = re.compile(r"[0-9a-f]{32}")
 
 #: Errors if another process takes or gives up the lock at the same time.
-_RACES: Final = (errno.EEXIST, errno.ENOTEMPTY, errno.ENOENT, errno.ESTALE)
+_RACES = (errno.EEXIST, errno.ENOTEMPTY, errno.ENOENT, errno.ESTALE)
 
 #: More bytes than a lock's file can have.
-_MOST_BYTES: Final = 1 << 16
+_MOST_BYTES = 1 << 16
 
 
 class LockError(OSError):
@@ -202,10 +202,10 @@ class Holder:
 
 
 #: Fields of the file that describe its holder, in the order in which messages name them.
-_DETAILS: Final = ("user", "session", "case", "host", "job", "since")
+_DETAILS = ("user", "session", "case", "host", "job", "since")
 
 #: Variables in which a scheduler passes a job its number.
-_JOBS: Final = ("SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID", "JOB_ID")
+_JOBS = ("SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID", "JOB_ID")
 
 
 def _look_s(holder: Holder | None) -> float:

@@ -15,24 +15,23 @@ import stat
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
-from typing import Final
 
 from iogauge.core.paths import own_command, scratch_file
 from iogauge.node.identity import differ, uuid_of
 from iogauge.node.mounts import Mount, mount_of
 
-MARKER: Final = ".iogauge-allowed"
+MARKER = ".iogauge-allowed"
 
 #: Directories of the system's own files: root owns these as well as its own data.
-_SYSTEM: Final = (
+_SYSTEM = (
     *("/bin", "/boot", "/dev", "/etc", "/lib", "/lib32", "/lib64", "/libx32"),
     *("/proc", "/run", "/sbin", "/sys", "/usr", "/var"),
 )
-_NOT_SYSTEM: Final = ("/dev/shm", "/var/tmp")
-_KEYS: Final = ("type", "source", "uuid")
+_NOT_SYSTEM = ("/dev/shm", "/var/tmp")
+_KEYS = ("type", "source", "uuid")
 
 #: More bytes than a marker needs.
-_MOST_BYTES: Final = 65536
+_MOST_BYTES = 65536
 
 
 class NotAllowed(OSError):

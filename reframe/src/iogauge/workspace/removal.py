@@ -12,24 +12,23 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final
 
 from iogauge.node.mounts import mount_id
 
 #: Names removed in a second, at most.
-PER_SECOND: Final = 5000
-_WORKERS: Final = 8
+PER_SECOND = 5000
+_WORKERS = 8
 
 #: Names listed from a directory at a time, and names that a thread takes from the list.
-_LISTED: Final = 100_000
-_BATCH: Final = 100
+_LISTED = 100_000
+_BATCH = 100
 
 #: Looks at a directory in which names keep appearing, and the time between them.
-_LOOKS: Final = 20
-_PAUSE_S: Final = 0.1
+_LOOKS = 20
+_PAUSE_S = 0.1
 
 #: Errors for a name, and for an open directory, that another process has removed.
-GONE: Final = (errno.ENOENT, errno.ESTALE)
+GONE = (errno.ENOENT, errno.ESTALE)
 
 
 class NotRemoved(OSError):
@@ -37,7 +36,7 @@ class NotRemoved(OSError):
 
 
 #: Errors after which the next look at the directory tells what a name is now.
-_CHANGED: Final = (*GONE, errno.EISDIR, errno.ENOTDIR, errno.ENOTEMPTY, errno.ELOOP)
+_CHANGED = (*GONE, errno.EISDIR, errno.ENOTDIR, errno.ENOTEMPTY, errno.ELOOP)
 
 
 @dataclass(frozen=True, slots=True)

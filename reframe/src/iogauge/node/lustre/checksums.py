@@ -16,7 +16,6 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 from subprocess import CompletedProcess
-from typing import Final
 
 from iogauge.core import commands, untrusted
 from iogauge.core.paths import replace_file
@@ -25,8 +24,8 @@ from iogauge.node.mounts import fsname_of
 #: Checksums of bulk data: one parameter for each storage target that this client is connected to.
 #: The metadata servers' own connections, seen if client and server share a node, have none. A pattern
 #: is sound for single values only, and lctl 2.17 dies of brackets in it.
-_CHECKSUMS: Final = "osc.{fsname}-OST*-osc-*.checksums"
-_IS_CHECKSUMS: Final = re.compile(r"osc\.[A-Za-z0-9_-]+\.checksums=[01]")
+_CHECKSUMS = "osc.{fsname}-OST*-osc-*.checksums"
+_IS_CHECKSUMS = re.compile(r"osc\.[A-Za-z0-9_-]+\.checksums=[01]")
 
 
 class TunableError(OSError):

@@ -13,7 +13,6 @@ from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
 from itertools import product
 from pathlib import Path
-from typing import Final
 
 from iogauge.core.vocabulary import Fingerprint
 from iogauge.node.kernel import listed, text
@@ -24,16 +23,16 @@ TOPS = ("sys/fs/lustre", "sys/kernel/debug/lustre", "proc/fs/lustre")
 
 #: A client's devices by kind. The devices of metadata servers (``-osc-MDT0000``), seen if client
 #: and server share a node, fit too, and are left out.
-_DEVICES: Final = {
+_DEVICES = {
     "llite": "{fs}-*",
     "osc": "{fs}-OST*-osc-*",
     "mdc": "{fs}-MDT*-mdc-*",
     "lov": "{fs}-clilov-*",
     "lmv": "{fs}-clilmv-*",
 }
-_OF_SERVER: Final = "-osc-MDT"
+_OF_SERVER = "-osc-MDT"
 #: What the number of devices (``numobd``) says, by the kind of device.
-_COUNTED: Final = {"lmv": "lustre.mdts", "lov": "lustre.osts"}
+_COUNTED = {"lmv": "lustre.mdts", "lov": "lustre.osts"}
 
 
 def read_parameters(

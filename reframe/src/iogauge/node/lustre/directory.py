@@ -9,7 +9,6 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final
 
 from iogauge.core.vocabulary import Fingerprint
 from iogauge.node.lustre import lov
@@ -27,7 +26,7 @@ from iogauge.node.mounts import Mount, fsname_of
 from iogauge.node.view import View
 
 #: Size of a file that reaches every component.
-_NO_END: Final = 1 << 62
+_NO_END = 1 << 62
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

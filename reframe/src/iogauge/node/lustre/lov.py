@@ -14,49 +14,48 @@ import os
 import struct
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Final
 
 from iogauge.node.files import files_below
 from iogauge.node.lustre.layout import FileLayout, Layouts, Part
 from iogauge.node.lustre.programs import LustreError
 
 #: The extended attribute. It starts no program and needs no right but to look the file up.
-ATTRIBUTE: Final = "lustre.lov"
+ATTRIBUTE = "lustre.lov"
 
 #: The most files whose layouts are read; of more, as many are chosen at random. If none of them
 #: differs, fewer than 0.1 % of all do, with 95 % confidence (3 / 3000, the rule of three).
-MOST_FILES: Final = 3000
-_V1: Final = 0x0BD10BD0
-_V3: Final = 0x0BD30BD0
-_COMPOSITE: Final = (0x0BD60BD0, 0x0BD80BD0)
-_FOREIGN: Final = 0x0BD70BD0
+MOST_FILES = 3000
+_V1 = 0x0BD10BD0
+_V3 = 0x0BD30BD0
+_COMPOSITE = (0x0BD60BD0, 0x0BD80BD0)
+_FOREIGN = 0x0BD70BD0
 
 #: Magic, pattern, object identifier (2), stripe size, stripe count, generation; then perhaps a pool. An object: identifier
 #: (2), generation, index of its target.
-_PLAIN: Final = struct.Struct("<IIQQIHH")
-_POOL: Final = struct.Struct("<16s")
-_OBJECT: Final = struct.Struct("<QQII")
+_PLAIN = struct.Struct("<IIQQIHH")
+_POOL = struct.Struct("<16s")
+_OBJECT = struct.Struct("<QQII")
 
 #: Magic, size, generation, flags, number of components, and what is not read here.
-_HEAD: Final = struct.Struct("<IIIHH16x")
+_HEAD = struct.Struct("<IIIHH16x")
 
 #: Identifier, flags, begin, end, offset, size, and what is not read here.
-_ENTRY: Final = struct.Struct("<IIQQII16x")
+_ENTRY = struct.Struct("<IIQQII16x")
 
-_PATTERNS: Final = {
+_PATTERNS = {
     0x1: "raid0",
     0x4: "parity",
     0x100: "mdt",
     0x200: "overstriped",
     0x800: "compress",
 }
-_RELEASED: Final = 0x80000000
+_RELEASED = 0x80000000
 #: Flags of a component: its mirror is out of date, it has objects, it is room for the one before it to grow.
 _STALE, _INSTANTIATED, _EXTENSION = 0x1, 0x10, 0x40
-_NO_END: Final = 2**64 - 1
+_NO_END = 2**64 - 1
 
 #: Stripe counts from here on mean "all targets", the largest once each (LOV_ALL_STRIPES).
-_ALL: Final = 0xFFE0
+_ALL = 0xFFE0
 
 
 def parse_lov(data: bytes, path: str) -> FileLayout:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from subprocess import CompletedProcess
-from typing import Final
 
 from iogauge.core import commands
 
@@ -21,8 +20,8 @@ def excerpt(text: str) -> str:
 
 
 #: Names on one command line, seconds for one program.
-NAMES_PER_COMMAND: Final = 200
-PROGRAM_SECONDS: Final = 120
+NAMES_PER_COMMAND = 200
+PROGRAM_SECONDS = 120
 
 
 def run(*words: str, seconds: float = PROGRAM_SECONDS) -> CompletedProcess[str]:
@@ -37,7 +36,7 @@ def run(*words: str, seconds: float = PROGRAM_SECONDS) -> CompletedProcess[str]:
 
 
 #: How ``lfs df`` ends.
-SUMMARY: Final = "filesystem_summary: .*"
+SUMMARY = "filesystem_summary: .*"
 
 
 def change(*words: str) -> None:

@@ -6,7 +6,6 @@ import re
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
 
 from iogauge.core import commands
 from iogauge.node.kernel import asked
@@ -27,10 +26,10 @@ class Quota:
 
 
 #: The owners of quotas, by the first letter of their number's name.
-_OWNERS: Final = {"u": "user", "g": "group", "p": "project"}
+_OWNERS = {"u": "user", "g": "group", "p": "project"}
 
 #: How Lustre says that the grace is over: 2.17 and 2.12.
-_NO_GRACE: Final = ("expired", "none")
+_NO_GRACE = ("expired", "none")
 
 
 def parse_lfs_quotas(text: str) -> tuple[Quota, ...]:
@@ -78,16 +77,16 @@ def _left(columns: Sequence[str]) -> int | None:
 
 
 #: How ``lfs`` says that no quota holds, with an exit status of its own.
-_NO_QUOTAS: Final = "quotas are not enabled.\n"
+_NO_QUOTAS = "quotas are not enabled.\n"
 
 #: Seconds for a question about a quota, which may remain without an answer.
-QUOTA_SECONDS: Final = 30
+QUOTA_SECONDS = 30
 
 #: Request for a file's attributes, and the flag that what is made in a directory joins its project
 #: (linux/fs.h: FS_IOC_FSGETXATTR, struct fsxattr, FS_XFLAG_PROJINHERIT).
-_ATTRIBUTES: Final = struct.Struct("5I8x")
-_GET_ATTRIBUTES: Final = READ | _ATTRIBUTES.size << 16 | ord("X") << 8 | 31
-_INHERITS_PROJECT: Final = 0x200
+_ATTRIBUTES = struct.Struct("5I8x")
+_GET_ATTRIBUTES = READ | _ATTRIBUTES.size << 16 | ord("X") << 8 | 31
+_INHERITS_PROJECT = 0x200
 
 
 def project_of(path: str) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Final, Literal
+from typing import Literal
 
 from iogauge.node.lustre.client import client_servers
 from iogauge.node.lustre.programs import SUMMARY, LustreError, excerpt, run_lfs
@@ -57,11 +57,11 @@ def storage_targets(path: str) -> tuple[StorageTarget, ...]:
     return join_targets(osts=osts, shown=shown, servers=servers)
 
 
-_DF_LINE: Final = re.compile(
+_DF_LINE = re.compile(
     r"(?P<uuid>\S+)[ ]+(?P<blocks>[0-9]{1,18})[ ]+(?P<used>[0-9]{1,18})[ ]+(?P<available>[0-9]{1,18})[ ]+\S+[ ]+"
     r"\S.*\[(?P<kind>OST|MDT):(?P<index>[0-9]{1,9})\](?:[ ]+(?P<flags>[A-Za-z]+))?\s*"
 )
-_OSTS_LINE: Final = re.compile(r"([0-9]{1,9}): (\S+) (ACTIVE|INACTIVE)\s*")
+_OSTS_LINE = re.compile(r"([0-9]{1,9}): (\S+) (ACTIVE|INACTIVE)\s*")
 
 
 def parse_df(
