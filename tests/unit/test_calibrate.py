@@ -212,14 +212,13 @@ def record(**given):
             FilePosition(
                 keys=("here:.*", "sound|x", "bw"),
                 index=("$partition", "variant"),
-                wide=("here:.*", "sound|x"),
             ),
         ),
         (
             {"here:disk": {"x": []}, "here": {"bw": []}},
-            FilePosition(keys=("here", "bw"), wide=("here",)),
+            FilePosition(keys=("here", "bw")),
         ),
-        ({"*": {"bw": []}}, FilePosition(keys=("*", "bw"), wide=("*",))),
+        ({"*": {"bw": []}}, FilePosition(keys=("*", "bw"))),
     ],
 )
 def test_an_entry_is_found_or_made(entry, place):

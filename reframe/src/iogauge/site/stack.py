@@ -234,62 +234,33 @@ def of_program(path: str) -> Stack | None:
     return read(file)
 
 
-def _selected(
-    folders: Sequence[Path], system: str, host: str
-) -> tuple[Path, dict[str, Any]] | None:
-    """Return the folder and the settings of the site that is selected, or None."""
-    name = system.partition(":")[0]
-    if name:
-        found = [folder for folder in folders if folder.name == name]
-    else:
-        found = sites_of_host(folders, host)
-    if found:
-        data = load(found[0] / SETTINGS)
-        if not isinstance(data, dict):
-            data = {}
-        return found[0], data
-    if name:
-        raise ValueError(f"no site {name}; known: {', '.join(f.name for f in folders)}")
-    return None
-
-
 def stacks(folders: Sequence[Path], system: str, host: str) -> list[str]:
-    """Return the stacks that the selected site names, each once, in the order of its settings.
+    """Return the stacks that the environments of the selected site name, each once.
 
     ``system`` is ``site`` or ``site:partition``. If it is empty, the host's name selects the site.
     Raises ValueError if the site does not exist or its settings cannot be read.
     """
-    partition = system.partition(":")[2]
-    site = _selected(folders, system, host)
-    if site is None:
-        return []
-    folder, data = site
-    try:
-        known: dict[str, Any] = {}
-        for entry in data["systems"]:
-            for holder in entry["partitions"]:
-                known[holder["name"]] = holder
-        if partition and partition not in known:
-            raise ValueError(
-                f"no partition {partition}; known: {', '.join(sorted(known))}"
-            )
-        used: set[str] = set()
-        for name, holder in known.items():
-            if partition in ("", name):
-                used.update(holder.get("environs", []))
-        named = []
-        for environment in data.get("environments", []):
-            extras = environment.get("extras", {})
-            if environment["name"] in used and STACK in extras:
-                named.append(extras[STACK])
-    except (KeyError, TypeError, AttributeError) as error:
-        raise ValueError(
-            f"{folder / SETTINGS} has mistakes ({error!r}): iogauge check"
-        ) from error
+    name = system.partition(":")[0]
+    if name:
+        found = [folder for folder in folders if folder.name == name]
+        if not found:
+            known = ", ".join(folder.name for folder in folders)
+            raise ValueError(f"no site {name}; known: {known}")
+    else:
+        found = sites_of_host(folders, host)
     shown: dict[str, None] = {}
-    for name in named:
-        place = spack_environments(folder, name) / name
-        shown[str(place) if place.is_dir() else name] = None
+    for folder in found[:1]:
+        data = load(folder / SETTINGS)
+        try:
+            for environment in data["environments"]:
+                stack = environment.get("extras", {}).get(STACK)
+                if stack:
+                    place = spack_environments(folder, stack) / stack
+                    shown[str(place) if place.is_dir() else stack] = None
+        except (KeyError, TypeError, AttributeError) as error:
+            raise ValueError(
+                f"{folder / SETTINGS} has mistakes ({error!r}): iogauge check"
+            ) from error
     return list(shown)
 
 

@@ -5,16 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain
-from typing import Any, Literal
 
 import reframe.core.builtins as builtins
 from reframe.core.runtime import runtime
 
-from iogauge.core.groups import grouped
 from iogauge.core.measurement import Metric
 from iogauge.core.units import dimension
 from iogauge.site.extras import PartitionExtras
-from iogauge.site.references import leaves
+from iogauge.site.references import bare, leaves
 from iogauge_extras.derived import derive
 from iogauge_extras.derived.derive import NotComputable, Operands, Source
 from iogauge_extras.derived.derived_check import DerivedCheck, Formula
@@ -70,8 +68,6 @@ class PlacesCheck(DerivedCheck):
     """
 
     check: str
-    #: Ends of the metrics' names, with their direction.
-    ends: Mapping[str, Literal["more", "less"]]
 
     def places(self) -> Mapping[str, float]:
         """Return the compared partitions, each with its number on the curve."""
@@ -88,22 +84,21 @@ class PlacesCheck(DerivedCheck):
         )
 
     def promise(self) -> tuple[Metric, ...]:
-        """Return the metrics of the reference file that have the form of a comparison.
+        """Return the metrics of the reference file; one that has no lower bound is better if it is less.
 
         The metrics that all sides have are known only after their records are read.
         """
-        check, file = type(self).__name__, self._references
-        entry = {} if file.mistakes else file.data.get(check, {})
-        named = grouped(leaves(check, entry), lambda leaf: leaf[1])
-        found = []
-        for name in sorted(named):
-            for end, better in self.ends.items():
-                if name.endswith(end):
-                    if _bounds_above(named[name]):
-                        better = "less"
-                    found.append(Metric(name, "1", better))
-                    break
-        return tuple(found)
+        found: dict[str, Metric] = {}
+        file = self._references
+        entry = {}
+        if not file.mistakes:
+            entry = file.data.get(type(self).__name__, {})
+        for _, name, leaf in leaves(type(self).__name__, entry):
+            if bare(leaf)[1] is None:
+                found.setdefault(name, Metric(name, "1", "less"))
+            else:
+                found[name] = Metric(name, "1")
+        return tuple(found.values())
 
     def formulas(self, *operands: Operands) -> Sequence[Formula]:
         """Compare the best cases, for every metric that all sides have."""
@@ -121,8 +116,6 @@ class PlacesCheck(DerivedCheck):
 
 class BaselineCheck(PlacesCheck):
     """A check on this partition against the same check on its baseline."""
-
-    ends = {"_time_ratio": "less", "_ratio": "more", "_scale_out": "more"}
 
     @builtins.run_after("init")
     def _select_environments(self) -> None:
@@ -171,8 +164,6 @@ class SizesCheck(PlacesCheck):
 
     The point of a size is the best case there.
     """
-
-    ends = {"_fit": "more", "_scale_out": "more"}
 
     @builtins.run_after("init")
     def _select_places(self) -> None:
@@ -230,11 +221,3 @@ class BoxScalingCheck(DerivedCheck):
             of_baseline=servers.per_box or 1,
         )
         return [Formula(Metric("read_iops_scale_out", "1"), "read_iops", against)]
-
-
-def _bounds_above(of_metric: Sequence[tuple[str, str, Any]]) -> bool:
-    """Return whether the references of a ratio have an upper bound alone, as those of latencies."""
-    found = (leaf for *_, leaf in of_metric)
-    return all(
-        len(leaf) == 4 and leaf[1] is None and leaf[2] is not None for leaf in found
-    )

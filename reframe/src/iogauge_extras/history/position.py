@@ -19,11 +19,10 @@ KEPT: Final = ("nodes", "tasks_per_node", "repetitions", "tier", "variant")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FilePosition:
-    """Keys of a leaf below its check; the keys in ``wide`` hold for other cases too."""
+    """Keys of a leaf below its check."""
 
     keys: tuple[Key, ...]
     index: tuple[str, ...] = ()
-    wide: tuple[str, ...] = ()
 
 
 def _value_of(part: str, record: Record) -> Key:
@@ -98,10 +97,8 @@ def position_of(
         scope = next(
             (name for name in scopes if metric in (entry.get(name) or {})), scopes[0]
         )
-        wide = () if scope == scopes[0] else (scope,)
-        return FilePosition(keys=(scope, metric), wide=wide)
+        return FilePosition(keys=(scope, metric))
     keys: list[Key] = []
-    wide_keys: list[str] = []
     below: Any = {name: value for name, value in entry.items() if name != "$index"}
     for part in index:
         value = _value_of(part, record)
@@ -110,7 +107,5 @@ def position_of(
             key, below = value, {}
         else:
             below = below[key]
-            if key != value:
-                wide_keys.append(str(key))
         keys.append(key)
-    return FilePosition(keys=(*keys, metric), index=tuple(index), wide=tuple(wide_keys))
+    return FilePosition(keys=(*keys, metric), index=tuple(index))

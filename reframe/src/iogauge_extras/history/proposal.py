@@ -34,7 +34,6 @@ from iogauge_extras.history.runs import (
     SeriesSummary,
     runs_of,
     summary_of,
-    without_valid_run,
 )
 from iogauge_extras.history.statistics import REACH
 
@@ -278,9 +277,6 @@ def _settle(
         message = f"changed; {figures}"
         if lower:
             remark += f", softened because {' '.join(lower.split())}"
-    if candidate.position.wide:
-        wide = ", ".join(map(repr, candidate.position.wide))
-        message += f"; the entry {wide} holds for other cases too"
     after = _apply(text, data, candidate, new, remark)
     return after, MetricOutcome(name=runs.name, state="proposed", text=message)
 
@@ -360,11 +356,7 @@ def calibrate(
             runs = runs_of(folder, history, mine)
             file = site_dir(system) / FILE
             limits = site_limits(file.parent)
-            proposal = propose(read_text(file), runs, limits, lower, today)
-            for name, why in without_valid_run(history, mine):
-                outcome = MetricOutcome(name=name, state="left out", text=why)
-                proposal.outcomes.append(outcome)
-            found[file] = proposal
+            found[file] = propose(read_text(file), runs, limits, lower, today)
     return found
 
 

@@ -18,9 +18,8 @@ from typing import Final, Literal
 
 from iogauge.core.groups import grouped
 from iogauge.core.units import format_value
-from iogauge.judge.verdict import Verdict
 from iogauge.records import query
-from iogauge.records.record import Record, short_name
+from iogauge.records.record import Record
 from iogauge_extras.history import statistics
 
 Better = Literal["more", "less"]
@@ -181,29 +180,4 @@ def runs_of(
             left_out=text,
         )
         found.append(runs)
-    return found
-
-
-def without_valid_run(
-    history: sqlite3.Connection, chosen: query.Condition
-) -> list[tuple[str, str]]:
-    """Return the metrics that no run measured validly, and why, with what to do next."""
-    rows = query.rows(
-        history,
-        'partition, "case", metric, metric_verdict, count(*) AS number',
-        query.every(chosen, query.Condition("metric IS NOT NULL")),
-        'GROUP BY partition, "case", metric, metric_verdict ORDER BY number DESC',
-    )
-    found = []
-    of_metric = grouped(
-        rows, lambda row: (row["partition"], row["case"], row["metric"])
-    )
-    for (partition, case, metric), mine in sorted(of_metric.items()):
-        verdicts = {Verdict(row["metric_verdict"]): row["number"] for row in mine}
-        if any(verdict.is_valid for verdict in verdicts):
-            continue
-        counted = ", ".join(f"{n} {verdict.value}" for verdict, n in verdicts.items())
-        commonest = next(iter(verdicts))
-        why = f"no run is valid ({counted}). Next: iogauge explain {commonest.value}"
-        found.append((f"{partition} {short_name(case)} {metric}", why))
     return found

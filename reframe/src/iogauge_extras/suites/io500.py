@@ -67,7 +67,6 @@ _MOVED: Final = re.compile(
 _LINE_OF_IOR: Final = re.compile(r"(?m)^(?:write|read) +(\d{1,12}(?:\.\d{1,4})?) ")
 _OPTION_OF_IOR: Final = re.compile(r"(?m)^(nodes|tasks|task offset) +: (\d{1,9})\s*$")
 _WORD: Final = re.compile(r" -([tbs])[= ](\d{1,18})([kmg]?)\b")
-_CELL: Final = re.compile(r"\d\.\d{1,12}e[+-]\d{2}")
 
 #: Which phase of mdtest a phase of IO500 times.
 _TIMED: Final = {"write": "create", "stat": "stat", "delete": "remove", "read": "read"}
@@ -274,19 +273,7 @@ def _phase_of_ior(
         bytes_moved=size,
         operations=size // transfer,
         transfer_bytes=transfer,
-        rank_seconds=_rank_seconds(_file(files, f"{name}.csv"), name, tasks),
     )
-
-
-def _rank_seconds(text: str, name: str, tasks: int) -> tuple[float, ...]:
-    """Return the seconds of each task, from IOR's csv of IO500 (``saveRankPerformanceDetailsCSV``)."""
-    rows = [line.split(",") for line in text.splitlines()[1:] if line]
-    cells = [row[2] for row in rows if len(row) == 6 and _CELL.fullmatch(row[2])]
-    if len(rows) != tasks or len(cells) != tasks:
-        raise ToolOutputError(
-            f"io500: {name}.csv: {len(cells)} of {tasks} tasks have a time"
-        )
-    return tuple(map(float, cells))
 
 
 def _phase_of_mdtest(
