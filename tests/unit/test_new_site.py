@@ -143,7 +143,7 @@ def test_what_slurm_has_not_set_is_nothing(
         script(tmp_path / name, f"#!/bin/sh\ncat <<E\n{text}\nE\n")
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     slurm = found.slurm()
-    assert (slurm.accounting, slurm.starts_mpi, slurm.breaks_mpi) == (*expected, False)
+    assert (slurm.accounting, slurm.starts_mpi) == expected
     assert slurm.queues[0].limit_seconds is None
 
 
@@ -331,8 +331,3 @@ def test_every_target_has_a_partition():
 
 def test_a_host_that_another_site_has_is_not_claimed_twice():
     assert written(site(disk(), claimed="old"))["systems"][0]["hostnames"] == ["^$"]
-
-
-def test_the_cure_of_a_slurm_that_loses_starts_is_written_in():
-    known = partition(on_slurm(lustre(), slurm=replace(SLURM, breaks_mpi=True)))
-    assert dict(known["env_vars"])["SLURM_PMIX_FENCE"] == "ring"

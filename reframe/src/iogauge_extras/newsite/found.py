@@ -104,8 +104,6 @@ class Slurm:
     accounting: bool
     #: Whether srun starts MPI programs by itself (MpiDefault).
     starts_mpi: bool
-    #: Whether srun starts MPI programs through a PMIx plugin that loses some of them.
-    breaks_mpi: bool = False
 
 
 #: What Slurm prints for a setting without a value.
@@ -122,12 +120,10 @@ def slurm() -> Slurm | None:
     settings = dict(re.findall(r"^(\w+)\s*=\s*(\S+)", text, re.MULTILINE))
     storage = settings.get("AccountingStorageType", _UNSET)
     mpi = settings.get("MpiDefault", _UNSET)
-    old = settings.get("SLURM_VERSION", "").startswith("22.05")
     return Slurm(
         queues(),
         accounting=_UNSET != storage != "accounting_storage/none",
         starts_mpi=mpi not in (_UNSET, "none"),
-        breaks_mpi=old and "pmix" in mpi,
     )
 
 
@@ -189,10 +185,6 @@ def expected(target: Target) -> Fingerprint:
     return facts | target.layout
 
 
-#: Schedulers that are named and not asked.
-_OTHERS: Final = ("qsub", "bsub", "flux", "oarsub")
-
-
 def unknown(site: Site) -> Iterator[str]:
     """Yield what could not be found out, each with what to do about it."""
     for target in site.targets:
@@ -206,13 +198,8 @@ def unknown(site: Site) -> Iterator[str]:
         if not target.view.uuid:
             yield f"the identity of the file system: {target.fstype} shows no UUID"
         yield from target.troubles
-    yield "what a healthy target reaches: after 20 runs `iogauge calibrate` proposes references; before, topology.efficiency"
     if site.modules and not site.modules_system:
         names = ", ".join(site.modules)
         yield f"the system of the modules that are loaded ({names}): write modules_system, and modules of the environment"
-    if site.queue:
-        yield f"settings of a node of {site.queue.name}: cores and memory are those that sinfo tells, and {site.host} may differ in others"
-    elif site.slurm is None:
-        for name in _OTHERS:
-            if shutil.which(name):
-                yield f"the scheduler of {name}: write scheduler and access (docs/sites.md)"
+    if site.slurm is None:
+        yield "a scheduler other than Slurm: if there is one, write scheduler and access (docs/sites.md)"
