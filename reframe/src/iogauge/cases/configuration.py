@@ -1,7 +1,5 @@
 """ReFrame's configuration of the sites that it may select, as ReFrame loads it."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import re

@@ -4,8 +4,6 @@ On one node fio runs by itself. On several nodes its servers run on all of them,
 is their client (:class:`RandomReadCheck`).
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace

@@ -7,8 +7,6 @@ data that another node wrote. If a document printed another command, the scenari
 variant ``published``: one execution, word for word, judged by the same guards.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType

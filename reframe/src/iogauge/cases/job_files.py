@@ -3,8 +3,6 @@
 It takes a plan, a partition's extras and ReFrame's job, and knows no check.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import math

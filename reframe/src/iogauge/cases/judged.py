@@ -23,8 +23,6 @@ attribute                  until       meaning
 =========================  ==========  ==============================================================
 """
 
-from __future__ import annotations
-
 import logging
 import os
 import sys

@@ -7,8 +7,6 @@ shifted. Data are then read after the page cache was emptied. Stat is left out: 
 client's own cache, which an ordinary user cannot empty.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from types import MappingProxyType

@@ -14,8 +14,6 @@ A verdict that is neither PASS nor a failure is shown as skipped, and fails in a
 PASS ends in OK.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Mapping, Sequence
 from pathlib import Path

@@ -5,8 +5,6 @@ sweep's parameter therefore takes the points of all partitions. Every case runs 
 that declare its point.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 

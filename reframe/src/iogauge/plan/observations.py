@@ -11,8 +11,6 @@ Earlier versions wrote no TICKS, which are those of processors.
 A line is written at once and appears whole, or it is damaged. A task without its line is missing for the judge.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

@@ -1,7 +1,5 @@
 """The lines of a job script, and options of launchers and schedulers, each in its own dialect."""
 
-from __future__ import annotations
-
 import re
 import shlex
 from collections.abc import Sequence

@@ -4,8 +4,6 @@ This module is the border. ReFrame's host writes the order and the inputs; the n
 files. job.sh lists the names that it writes, and a test compares the two.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field

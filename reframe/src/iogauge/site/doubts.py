@@ -1,7 +1,5 @@
 """Declarations under which a PASS means little: references and limits that hardly anything can miss."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass

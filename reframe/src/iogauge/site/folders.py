@@ -4,8 +4,6 @@ A site is a folder with :data:`SETTINGS`. The search path is ``$IOGAUGE_SITES``,
 ReFrame's configuration, which is site-configs/ of the project.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import re

@@ -1,7 +1,5 @@
 """The programs of this machine: their versions, the features that they give an environment, and what brings those that lack."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

@@ -1,7 +1,5 @@
 """What a file of references says beside the references: which are published, and which metrics are recorded alone."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final

@@ -4,8 +4,6 @@
 check runs. They are printed when the configuration is loaded, and end the process.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import shlex

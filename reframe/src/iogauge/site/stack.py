@@ -8,8 +8,6 @@ NAME}``. Its features follow from the variants that were built.
 the site's, else the name of one in environments/.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

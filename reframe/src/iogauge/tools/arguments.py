@@ -1,7 +1,5 @@
 """A tool's options as a dataclass: each field says its word on the command line, and their order is that of the fields."""
 
-from __future__ import annotations
-
 from dataclasses import MISSING, field, fields
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Words that put Darshan under the ranks of a tool."""
 
-from __future__ import annotations
-
 from typing import Final
 
 #: Variable that keeps a record for every rank of a file that all ranks opened.

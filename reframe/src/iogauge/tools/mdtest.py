@@ -6,8 +6,6 @@ The rate is the *slowest* task's rate times the number of tasks (``summarize_res
 least, mean and standard deviation over the iterations (-i), of which there is one here: the three are equal.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """Whose MPI it is, its reports on bindings, labels of lines, and tasks that run alone."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ A tool has a module for its arguments (options to argv) and one for its output (
 of them are pure: they touch no file and no process.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Final

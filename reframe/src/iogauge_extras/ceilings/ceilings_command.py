@@ -1,7 +1,5 @@
 """Commands over the layers below the file system: ceilings."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 import typer

@@ -4,8 +4,6 @@ A layer carries what is declared, and no more than the layers below it let throu
 loss. The file system and the tool take the rest: the highest valid figure is what they reached.
 """
 
-from __future__ import annotations
-
 import contextlib
 import time
 from collections.abc import Iterator, Mapping, Sequence

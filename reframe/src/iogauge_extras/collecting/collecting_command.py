@@ -4,8 +4,6 @@ A partition collects until a reference or a declared efficiency decides on a cas
 a reference that was removed does not open a gate.
 """
 
-from __future__ import annotations
-
 import os
 from contextlib import closing
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Two Darshan logs side by side: what was done, the ratio of the values, and what else differed."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace

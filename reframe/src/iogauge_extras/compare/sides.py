@@ -5,8 +5,6 @@ name of a session. Cases of both sides belong together if check, parameters and 
 the ranks of all ratios (:func:`iogauge_extras.history.statistics.interval`).
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import closing

@@ -1,7 +1,5 @@
 """The figures and facts of a Darshan log."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from typing import Final

@@ -4,8 +4,6 @@ The module reads the text of ``darshan-parser`` (Darshan 3.3.1 to 3.5.0), which 
 Counters keep Darshan's names without the module: ``BYTES_WRITTEN`` of module ``POSIX``.
 """
 
-from __future__ import annotations
-
 import math
 import re
 import shutil

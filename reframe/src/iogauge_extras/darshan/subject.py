@@ -1,7 +1,5 @@
 """A Darshan log as one side of a comparison."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from iogauge_extras.compare.logs import Figures

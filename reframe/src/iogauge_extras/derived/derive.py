@@ -5,8 +5,6 @@ docs/checks.md has every formula with its source. Nothing here reads a file or k
 formulas take points and say which of them they used.
 """
 
-from __future__ import annotations
-
 import calendar
 import contextlib
 import math

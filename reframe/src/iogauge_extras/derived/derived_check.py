@@ -8,8 +8,6 @@ operands were measured and are not valid. It is UNREFERENCED (skipped, and a fai
 they have not been measured yet.
 """
 
-from __future__ import annotations
-
 import contextlib
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Metrics that compare places: a partition with its baseline, file systems of several sizes, boxes of servers."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain

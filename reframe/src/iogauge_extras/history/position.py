@@ -1,7 +1,5 @@
 """Where the reference of a metric stands in a site's references.yaml."""
 
-from __future__ import annotations
-
 import re
 from collections import ChainMap
 from collections.abc import Mapping

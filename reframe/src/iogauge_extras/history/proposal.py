@@ -4,8 +4,6 @@ A reference is the median of the newest series. Its bound is the value that all 
 meet (:mod:`iogauge_extras.history.runs`). Runs that prove nothing are refused. No demand becomes softer unless the user says so and gives a reason.
 """
 
-from __future__ import annotations
-
 import difflib
 import math
 import os

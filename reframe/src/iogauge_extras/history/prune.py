@@ -4,8 +4,6 @@ Session files move whole, and only those in which every record is old and needed
 series that goes on and its newest runs, which is all that its level and its alarms come from, stay.
 """
 
-from __future__ import annotations
-
 import os
 import tarfile
 import tempfile

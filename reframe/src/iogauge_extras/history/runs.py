@@ -5,8 +5,6 @@ because others use the storage too. Runs that prove nothing are refused: too few
 step or a trend, two populations. docs/design.md has the formulas and simulations of them.
 """
 
-from __future__ import annotations
-
 import math
 import sqlite3
 from collections.abc import Sequence

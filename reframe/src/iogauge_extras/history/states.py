@@ -3,8 +3,6 @@
 The result says whether a metric has become worse, since when, by how much and how surely.
 """
 
-from __future__ import annotations
-
 import math
 import sqlite3
 from collections.abc import Collection, Mapping, Sequence

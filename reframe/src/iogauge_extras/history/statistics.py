@@ -9,8 +9,6 @@ benchmarks/detectors.py measures what they hold on which noise.
 Where logarithms are asked for, they are signed so that more is better.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 from bisect import bisect_left, bisect_right

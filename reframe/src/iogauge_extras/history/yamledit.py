@@ -4,8 +4,6 @@ ruamel.yaml keeps comments, order and quotes. A file that it cannot give back as
 after which more than that differs.
 """
 
-from __future__ import annotations
-
 import io
 import re
 import textwrap

@@ -5,8 +5,6 @@ for a second or more. There are as many rounds as repetitions, each in an order 
 measured again. After that all are read in the same way. The repetitions are inside the case, which is one sample.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace

@@ -6,8 +6,6 @@ healthy probes (:mod:`iogauge_extras.needle.turns`). A suspect is slow beyond do
 turns that chance does not explain it: of k probes that are alike, each is the slowest in 1/k of them.
 """
 
-from __future__ import annotations
-
 import math
 import statistics
 from collections.abc import Mapping, Sequence

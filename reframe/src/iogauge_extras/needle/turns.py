@@ -8,8 +8,6 @@ fio once for each line of the answer: ``ROUND PROBE OPTION``. MEASURED is the fi
 printed so far. The probes are the jobs of the job file, or else the hosts in SERVERS.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import os

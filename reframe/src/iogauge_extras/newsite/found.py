@@ -1,7 +1,5 @@
 """What is found out for a new site: of this host, of a target, of Slurm, of the modules that are loaded."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import re

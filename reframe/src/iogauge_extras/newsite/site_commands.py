@@ -1,7 +1,5 @@
 """The command that describes a machine as a site: site new."""
 
-from __future__ import annotations
-
 import getpass
 import os
 import socket

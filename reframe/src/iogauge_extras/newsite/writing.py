@@ -3,8 +3,6 @@
 Nothing is invented: what was not found out is a comment in the file, and a line for the user.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

@@ -9,8 +9,6 @@ parameters for Open MPI, ``MPICH_MPIIO_HINTS`` for Cray MPICH. Striping hints ta
 a file is created, and only if the MPI was built with Lustre's headers (Debian's Open MPI is not).
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import Final

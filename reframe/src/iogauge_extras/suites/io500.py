@@ -10,8 +10,6 @@ without a score out of the means and says nothing. So all twelve must be here, a
 computed again.
 """
 
-from __future__ import annotations
-
 import configparser
 import math
 import re

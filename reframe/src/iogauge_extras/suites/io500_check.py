@@ -7,8 +7,6 @@ On one node IO500 would read and stat what the client keeps, so two nodes are th
 write have a time limit, the stonewall; the others take as long as these left work for them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 from itertools import chain, islice

@@ -1,7 +1,5 @@
 """Base classes of the scenarios in which all tasks of IOR write one file together, through MPI-IO or a library over it."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from types import MappingProxyType

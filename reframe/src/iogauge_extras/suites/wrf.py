@@ -5,8 +5,6 @@ over the grid are decomposed in both horizontal directions), and writes such a f
 their parts into buffers, and one collective call writes all of them. It syncs nothing, and ends with status 0 also if it fails.
 """
 
-from __future__ import annotations
-
 import re
 from typing import Final
 

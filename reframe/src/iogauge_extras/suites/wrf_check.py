@@ -1,7 +1,5 @@
 """The scenario that runs WRF-IO: what an application waits for when it writes its output."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from typing import Final

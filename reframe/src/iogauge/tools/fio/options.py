@@ -1,7 +1,5 @@
 """fio: a job file from its options."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Literal

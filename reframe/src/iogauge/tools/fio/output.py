@@ -15,8 +15,6 @@ fio's servers (observed with fio 3.33):
   output and ends with status 0. A server that dies during the run makes it end with 1.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final

@@ -1,7 +1,5 @@
 """IOR: a command line from its options, and the back ends of a build."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass, replace
 from typing import Final, Literal

@@ -12,8 +12,6 @@ IOR's numbers (``ReduceIterResults`` in ior.c):
     ``iops * transfer`` is a little above ``bw``.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Mapping, Sequence
