@@ -58,19 +58,22 @@ def fits(key: object, value: object) -> bool:
     return key == value
 
 
-def look_up(entry: object, values: Sequence[object]) -> Mapping[Any, Any]:
-    """Return what a check's references have for the values of its index; empty if they have nothing.
+def key_for(entry: Mapping[Any, Any], value: object) -> Any:
+    """Return the key of the references that stands for a value: the value itself, else the first that fits; None if none does."""
+    if value in entry:
+        return value
+    for key in entry:
+        if key != "$index" and fits(key, value):
+            return key
+    return None
 
-    A key that is a value comes before one that only fits it.
-    """
+
+def look_up(entry: object, values: Sequence[object]) -> Mapping[Any, Any]:
+    """Return what a check's references have for the values of its index; empty if they have nothing."""
     for value in values:
         if not isinstance(entry, Mapping):
             return {}
-        fitting = [key for key in entry if key != "$index" and fits(key, value)]
-        if not fitting:
-            return {}
-        chosen = value if value in fitting else fitting[0]
-        entry = entry[chosen]
+        entry = entry.get(key_for(entry, value))
     if not isinstance(entry, Mapping):
         return {}
     return entry

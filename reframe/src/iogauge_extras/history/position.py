@@ -1,12 +1,11 @@
 """Where the reference of a metric stands in a site's references.yaml."""
 
-import re
-from collections import ChainMap
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 from iogauge.records.record import Record
+from iogauge.site.reference_notes import key_for
 from iogauge_extras.history.runs import Refused, SkippedRuns
 
 Key: TypeAlias = str | int | float | bool | None
@@ -25,17 +24,15 @@ class FilePosition:
 
 def _value_of(part: str, record: Record) -> Key:
     """Return the value in a record of a part of ``$index``; raises :class:`Refused`."""
-    special = {
-        "$system": record.system,
-        "$partition": f"{record.system}:{record.partition}",
-        "$environ": record.environment,
-    }
-    kept: dict[str, Any] = {
-        name: getattr(record, name) for name in KEPT if name in record.kept
-    }
-    known = ChainMap[str, Any](
-        special, dict(record.parameters), dict(record.overridden), kept
-    )
+    known: dict[str, Any] = {}
+    for name in KEPT:
+        if name in record.kept:
+            known[name] = getattr(record, name)
+    known |= record.overridden
+    known |= record.parameters
+    known["$system"] = record.system
+    known["$partition"] = f"{record.system}:{record.partition}"
+    known["$environ"] = record.environment
     if part not in known:
         raise Refused(
             f"$index names {part}, which a record does not keep: write this entry by hand"
@@ -46,14 +43,18 @@ def _value_of(part: str, record: Record) -> Key:
     raise Refused(f"$index: {part} is {value!r}: only text and numbers can be keys")
 
 
-def _matching(mapping: Mapping[Any, Any], key: Key) -> Key | None:
-    """Return the key that ReFrame takes: the same key, else the first that matches as a regular
-    expression.
-    """
-    if key in mapping:
-        return key
-    texts = (name for name in mapping if isinstance(name, str) and isinstance(key, str))
-    return next((name for name in texts if re.match(f"^{name}$", str(key))), None)
+def _keys(entry: Mapping[Any, Any], index: Sequence[str], record: Record) -> list[Key]:
+    """Return the keys of a record below an entry, as ReFrame takes them; those of the record where there are none."""
+    keys: list[Key] = []
+    for part in index:
+        value = _value_of(part, record)
+        key: Key = key_for(entry, value)
+        if key is None:
+            key, entry = value, {}
+        else:
+            entry = entry[key]
+        keys.append(key)
+    return keys
 
 
 def position_of(
@@ -76,15 +77,15 @@ def position_of(
         )
     plain = entry is not None and "$index" not in entry
     if entry is None:
-        named = ["$partition", *record.parameters]
-        index, entry = ([] if len(named) == 1 else named), {}
+        index, entry = [], {}
+        if record.parameters:
+            index = ["$partition", *record.parameters]
     else:
         index = [str(part) for part in entry.get("$index") or ()]
-    foreign = [
-        f"{name}={value}"
-        for name, value in record.overridden.items()
-        if name not in index
-    ]
+    foreign = []
+    for name, value in record.overridden.items():
+        if name not in index:
+            foreign.append(f"{name}={value}")
     if foreign:
         raise SkippedRuns(
             f"measured with {', '.join(foreign)}; references hold for what the site declares, "
@@ -92,18 +93,9 @@ def position_of(
         )
     if plain or not index:
         scopes = (f"{record.system}:{record.partition}", record.system, "*")
-        scope = next(
-            (name for name in scopes if metric in (entry.get(name) or {})), scopes[0]
-        )
-        return FilePosition(keys=(scope, metric))
-    keys: list[Key] = []
-    below: Any = {name: value for name, value in entry.items() if name != "$index"}
-    for part in index:
-        value = _value_of(part, record)
-        key = _matching(below, value)
-        if key is None:
-            key, below = value, {}
-        else:
-            below = below[key]
-        keys.append(key)
+        for scope in scopes:
+            if metric in (entry.get(scope) or {}):
+                return FilePosition(keys=(scope, metric))
+        return FilePosition(keys=(scopes[0], metric))
+    keys = _keys(entry, index, record)
     return FilePosition(keys=(*keys, metric), index=tuple(index))
