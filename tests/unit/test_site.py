@@ -79,53 +79,6 @@ def test_a_sound_site_has_no_mistake():
     assert mistakes(GOOD) == []
 
 
-@pytest.mark.parametrize(
-    "path, value, start, allowed",
-    [
-        (
-            f"{EXTRAS}.target",
-            {"path": "$DW", "type": "xfs", "uuid": "a"},
-            f"{NAMED}.extras.target: uuid: $DW is another file system in every job: leave it out",
-            "",
-        ),
-        (
-            "environments.0.modules",
-            [{"name": "lustre"}],
-            "environments.env.modules: found [",
-            "systems.good.modules_system, one of tmod4, envmod, lmod, spack: without it no module",
-        ),
-        (
-            f"{PARTITION}.sched_options",
-            {"use_nodes_opton": True},
-            f"{NAMED}.sched_options.use_nodes_opton: found an unknown key (did you mean use_nodes_",
-            "the keys hosts, ignore_reqnodenotavail",
-        ),
-        (
-            f"{PARTITION}.resources",
-            [{"name": "disk", "options": ["--disk=1"]}],
-            f"{NAMED}.resources: found [",
-            "nothing: scheduler local takes no options. Name the scheduler that does",
-        ),
-        (
-            f"{EXTRAS}.in_turn",
-            ["n1"],
-            f"{NAMED}.extras.in_turn: found ['n1']",
-            "only Slurm and extras.hosts",
-        ),
-        (
-            "systems.0.hostnames",
-            DELETE,
-            "systems.good.hostnames: this key",
-            "is missing",
-        ),
-    ],
-)
-def test_a_mistake_that_the_table_has_not(path, value, start, allowed):
-    (mistake,) = mistakes(changed(path, value))
-    assert mistake.startswith(start), mistake
-    assert allowed in mistake
-
-
 def test_two_partitions_of_one_name_are_a_mistake():
     twice = [GOOD["systems"][0]["partitions"][0]] * 2
     (mistake,) = mistakes(changed("systems.0.partitions", twice))
