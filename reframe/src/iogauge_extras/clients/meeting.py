@@ -74,11 +74,10 @@ def look(lines: Lines, path: str, seconds: float) -> dict[str, dict[str, Any]]:
 
 
 def _wrong(lines: Lines, question: Question, seconds: float) -> dict[str, str]:
-    """Let clients do the steps of a question; return by name what does not hold first, or was refused."""
-    numbers = {name: number for number, name in enumerate(lines)}
+    """Let clients do the steps of a question, until one is wrong; return by name what does not hold, or was refused."""
     names = [*lines]
     groups = {"all": names, "first": names[:1], "others": names[1:]}
-    wrong: dict[str, str] = {}
+    numbers = {name: number for number, name in enumerate(names)}
     before: list[Any] = []
     for step in question.steps:
         who, _, what = step.partition(" ")
@@ -86,12 +85,16 @@ def _wrong(lines: Lines, question: Question, seconds: float) -> dict[str, str]:
             own = numbers[name]
             words = what.format(own=own, next=(own + 1) % len(names)).split()
             lines[name].ask(*words, before=before)
-        answers = {name: lines[name].hear(seconds) for name in groups[who]}
-        for name, answer in answers.items():
+        before = []
+        wrong = {}
+        for name in groups[who]:
+            answer = lines[name].hear(seconds)
+            before.append(answer)
             if isinstance(answer, str) and answer:
-                wrong.setdefault(name, answer)
-        before = [*answers.values()]
-    return wrong
+                wrong[name] = answer
+        if wrong:
+            return wrong
+    return {}
 
 
 def judged(question: Question, wrong: Mapping[str, str], seen: Seen) -> Answer:
