@@ -93,7 +93,9 @@ def spread(metric: tuple[CaseView, str]) -> Finding:
             # Its repetitions, if any, lie within the sample.
             guard = guard.saying(remedy="Compare runs (iogauge history)")
             return guard.warn("one sample a run: spread unknown")
-        guard = guard.saying(remedy="Raise limits.repetitions")
+        guard = guard.saying(
+            remedy="Raise limits.repetitions. If the check never repeats, compare runs (iogauge history)"
+        )
         return guard.warn("one repetition: spread unknown")
     cv = statistics.stdev(samples) / statistics.fmean(samples)
     saw = f"coefficient of variation {cv:.1%} over {len(samples)} repetitions"

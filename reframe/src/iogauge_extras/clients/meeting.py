@@ -20,7 +20,7 @@ from iogauge_extras.clients.line import ANSWER_S, Line, NodeError, started
 from iogauge_extras.clients.questions import QUESTIONS, Question, unclaimed
 
 #: Version of the questions: one that asks otherwise has another.
-_VERSION: Final = "2"
+_VERSION: Final = "3"
 
 #: Seconds in which the mount of a client in a job must answer, on a busy node too, and for a step of a question.
 _PATIENCE_S: Final = 30.0

@@ -85,11 +85,13 @@ QUESTIONS: Final = {
         unclaimed=("nfs", "fuse"),
     ),
     "mmap": Question(
-        sentence="What one client writes, another reads through mmap(2), and the other way round",
+        sentence="What one client writes, another reads through mmap(2)",
+        # It has mapped what was there before.
         steps=(
             "all write mapped.{own} 1",
-            "all map mapped.{next} 1 2",
-            "all read mapped.{own} 2",
+            "all map mapped.{next} 1",
+            "all write mapped.{own} 2",
+            "all map mapped.{next} 2",
         ),
         unclaimed=("nfs", "fuse"),
     ),
