@@ -146,10 +146,10 @@ def _state(place: str, now: int, skipped: str = "") -> State:
     elif skipped:
         text = f"not probed: {skipped}"
     elif newest.factors:
-        how = "as usual"
+        how, outlook = "as usual", ""
         if newest.slow:
-            how = f"slower, and slow if {IN_A_ROW} in a row are,"
-        text = f"{how} on {own}: {shown(newest.factors)} the usual time ({compared} probes)"
+            how, outlook = "slower", f". {IN_A_ROW} in a row make it slow"
+        text = f"{how} on {own}: {shown(newest.factors)} the usual time ({compared} probes){outlook}"
     else:
         status = 3
         text = f"{compared} of {NEEDED} probes on {own}: too few to compare with"
