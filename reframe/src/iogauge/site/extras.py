@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import PurePosixPath
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
@@ -49,9 +49,6 @@ Expected = Annotated[
         r"|layout\.(stripe_count|stripe_bytes))$"
     ),
 ]
-
-#: A number and its unit.
-_BOUND: Final = r"^[0-9]+(\.[0-9]+)? [A-Za-z%1][A-Za-z/]*$"
 
 _Host = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9.-]*$")]
 
@@ -285,14 +282,11 @@ class Probes(SiteModel):
 
 
 class Criterion(SiteModel):
-    """What a case must show so that a delivery is accepted; without a bound its reference decides."""
+    """A case that must meet its reference so that a delivery is accepted."""
 
     #: Name of the case in the tables.
     case: str = Field(min_length=1)
     metric: str = Field(min_length=1)
-    #: Bounds with their units: 40 GiB/s.
-    least: Annotated[str, Field(pattern=_BOUND)] | None = None
-    most: Annotated[str, Field(pattern=_BOUND)] | None = None
     #: Valid runs that must be there; all valid runs must meet it.
     runs: Count = 3
     #: Where it is demanded: a clause of the contract.

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from itertools import takewhile
 from typing import Any
 
 from iogauge.core.units import format_value, with_unit
@@ -19,18 +18,8 @@ from iogauge_extras.page.drifts import trend_words
 from iogauge_extras.page.past import UNCHANGED, History, circumstances, utc_minute
 from iogauge_extras.page.trouble import Trouble
 
-
-@dataclass(frozen=True, slots=True)
-class _Bad:
-    """A metric that is not in order, or a case that no metric explains."""
-
-    record: Record
-    #: None for a case.
-    metric: MetricRecord | None
-    #: Name of the metric; empty for a case.
-    name: str
-    verdict: Verdict
-    reason: str
+#: A metric that is not in order; None for a case that no metric explains.
+Bad = MetricRecord | None
 
 
 def of_records(records: SessionRecords, history: History) -> list[Trouble]:
@@ -41,56 +30,60 @@ def of_records(records: SessionRecords, history: History) -> list[Trouble]:
     troubles = []
     # A failure is named once: by its newest run.
     for record in reversed(counted):
-        for bad in _bad_metrics(record):
-            rank = rank_of(record, bad.verdict, dead)
-            key = (record.line, bad.name)
+        for metric in _bad_metrics(record):
+            trouble = _plain(record, metric)
+            rank = rank_of(record, Verdict(trouble.kind), dead)
+            key = (record.line, trouble.metric)
             if rank.is_noise:
-                cause = circumstances("", record)
-                troubles.append(replace(_plain(bad), rank=rank, cause=cause))
-            elif key not in named:
+                trouble = replace(trouble, cause=circumstances("", record))
+            elif key in named:
+                continue
+            else:
                 named.add(key)
-                repeats = _repeats(counted, bad)
-                trouble = _of_failure(bad, history)
-                troubles.append(replace(trouble, rank=rank, repeats=repeats))
+                trouble = _since(trouble, record, metric, history)
+                repeats = _repeats(counted, record, trouble.metric)
+                trouble = replace(trouble, repeats=repeats)
+            troubles.append(replace(trouble, rank=rank))
     return troubles[::-1]
 
 
-def _bad_metrics(record: Record) -> Iterator[_Bad]:
+def _bad_metrics(record: Record) -> Iterator[Bad]:
     """Yield what is not in order, the last metric first."""
     explained = False
     for metric in reversed(record.metrics):
         if metric.is_trouble(gate=True) and same_fault(record, metric) is metric:
             explained = True
-            yield _Bad(record, metric, metric.name, metric.verdict, metric.reason)
+            yield metric
     if not explained and record.is_trouble(gate=True):
-        yield _Bad(record, None, "", record.verdict, record.reason)
+        yield None
 
 
-def _plain(bad: _Bad) -> Trouble:
+def _plain(record: Record, metric: Bad) -> Trouble:
     """Return what the record alone says."""
+    bad = metric or record
+    name = metric.name if metric else ""
     remedies: dict[str, None] = {}
-    for finding in bad.record.findings:
-        concerned = not bad.name or finding.metric in (None, bad.name)
+    for finding in record.findings:
+        concerned = not name or finding.metric in (None, name)
         if concerned and finding.remedy and finding.objects(bad.verdict):
             remedies[f"{finding.name}: {finding.remedy}"] = None
     return Trouble(
         kind=bad.verdict.value,
-        where=bad.record.where,
-        case=bad.record.short_name,
-        metric=bad.name,
+        where=record.where,
+        case=record.short_name,
+        metric=name,
         reason=bad.reason,
         remedy="; ".join(remedies),
     )
 
 
-def _of_failure(bad: _Bad, history: History) -> Trouble:
-    """Return what the record and the history say."""
-    record, metric = bad.record, bad.metric
-    trouble = _plain(bad)
-    runs = history.runs(record.line, bad.name)
-    begin = _begin(runs, bad.verdict, history)
+def _since(trouble: Trouble, record: Record, metric: Bad, history: History) -> Trouble:
+    """Return a trouble with what the history says: since when, why, how much."""
+    runs = history.runs(record.line, trouble.metric)
+    begin = _begin(runs, trouble.kind, history)
+    failed = trouble.kind == Verdict.FAIL.value
     cause = begin.cause
-    if bad.verdict is Verdict.FAIL:
+    if failed:
         cause = circumstances(cause, record)
     elif cause == UNCHANGED:  # the reason says more than that
         cause = ""
@@ -98,27 +91,26 @@ def _of_failure(bad: _Bad, history: History) -> Trouble:
     if metric is None:
         return trouble
     value = measured(metric)
-    if bad.verdict is Verdict.FAIL:
+    if failed:
         value += _against(metric)
         trouble = replace(
             trouble, reason="", loss=loss_of(metric), guilty=metric.notes or ""
         )
-    series = history.judged.get((record.line, bad.name))
+    series = history.judged.get((record.line, metric.name))
     if series and series.change:
         trouble = replace(trouble, trend=trend_words(series.change, series.unit))
     if runs:  # none of a record that the history takes for damaged
-        curve = history.curve(record.line, bad.name, begin.time)
+        curve = history.curve(record.line, metric.name, begin.time)
         trouble = replace(trouble, curve=curve)
     return replace(trouble, measured=value, expected=_expectation(metric))
 
 
-def _repeats(records: Sequence[Record], bad: _Bad) -> str:
+def _repeats(records: Sequence[Record], bad: Record, name: str) -> str:
     """Return how many runs of a case in one session passed; empty if there was one run."""
-    session, line = bad.record.session, bad.record.line
     verdicts = []
     for record in records:
-        if (record.session, record.line) == (session, line):
-            found = [m.verdict for m in record.metrics if m.name == bad.name]
+        if (record.session, record.line) == (bad.session, bad.line):
+            found = [m.verdict for m in record.metrics if m.name == name]
             verdicts += found or [record.verdict]
     if len(verdicts) < 2:
         return ""
@@ -162,27 +154,28 @@ class _Begin:
     time: datetime | None = None
 
 
-def _begin(
-    runs: Sequence[dict[str, Any]], verdict: Verdict, history: History
-) -> _Begin:
+def _begin(runs: Sequence[dict[str, Any]], verdict: str, history: History) -> _Begin:
     """Return since when the runs have a verdict, oldest run first."""
-    verdicts = [run["metric_verdict"] for run in runs]
-    bad = len(list(takewhile(verdict.value.__eq__, reversed(verdicts))))
+    before = list(runs)
+    while before and before[-1]["metric_verdict"] == verdict:
+        before.pop()
+    bad = runs[len(before) :]
     if not bad:
         return _Begin()
-    first, before = runs[-bad], runs[:-bad]
+    first = bad[0]
     text = f"{utc_minute(first['time'])}, session {first['session']}"
-    if bad > 1:
-        text += f", {bad} runs in a row"
-    passed = [run for run in before if run["metric_verdict"] == Verdict.PASS.value]
-    if not passed:
-        valid = verdicts[:-bad].count(Verdict.UNREFERENCED.value)
+    if len(bad) > 1:
+        text += f", {len(bad)} runs in a row"
+    verdicts = [run["metric_verdict"] for run in before]
+    if Verdict.PASS.value not in verdicts:
+        valid = verdicts.count(Verdict.UNREFERENCED.value)
+        known = "no PASS in the history"
         if valid:
-            text += f"; before that {valid} valid run(s) without a reference"
-        else:
-            text += "; no PASS in the history"
-        return _Begin(text, "", first["time"])
-    last = passed[-1]
+            known = f"before that {valid} valid run(s) without a reference"
+        return _Begin(f"{text}; {known}", "", first["time"])
+    while before[-1]["metric_verdict"] != Verdict.PASS.value:
+        before.pop()
+    last = before[-1]
     text += f"; the last PASS: {utc_minute(last['time'])}"
     same = (last["metric"], last["unit"]) == (first["metric"], first["unit"])
     if last["median"] is not None and same:

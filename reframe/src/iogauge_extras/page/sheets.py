@@ -46,7 +46,7 @@ def acceptance(
 ) -> Sheet:
     """Return whether some records meet the criteria of each partition.
 
-    All valid runs count, whatever they show. Raises ValueError for a criterion with fewer than it asks for.
+    All valid runs with a reference count, whatever they show. Raises ValueError for a criterion with fewer than it asks for.
     """
     rows = []
     lacking = []
@@ -54,12 +54,17 @@ def acceptance(
     for partition, mine in criteria.items():
         for criterion in mine:
             found = _measured(criterion, partition, records)
-            valid = [metric for _, metric in found if _decides(criterion, metric)]
-            name = f"{system}:{partition} {criterion.case} {criterion.metric}"
+            valid = []
+            for _, metric in found:
+                if metric.verdict.is_valid and metric.reference:
+                    valid.append(metric)
             if len(valid) < criterion.runs:
-                lacking.append(f"{name}: {len(valid)} of {criterion.runs} valid runs")
+                lacking.append(
+                    f"{system}:{partition} {criterion.case} {criterion.metric}: {len(valid)} of {criterion.runs} valid runs "
+                    "with a reference"
+                )
                 continue
-            met = all(_meets(criterion, metric) for metric in valid)
+            met = all(metric.verdict is Verdict.PASS for metric in valid)
             failed += not met
             rows.append(_criterion_row(partition, criterion, found, valid, met))
     if lacking:
@@ -99,28 +104,6 @@ def _measured(
     return found
 
 
-def _decides(criterion: Criterion, metric: MetricRecord) -> bool:
-    """Return whether a run can be held against a criterion: it is valid, and has a reference if that decides."""
-    own = criterion.least or criterion.most
-    return metric.verdict.is_valid and bool(own or metric.reference)
-
-
-def _meets(criterion: Criterion, metric: MetricRecord) -> bool:
-    """Return whether a valid run meets a criterion; raises UnitError for a unit of another kind."""
-    if criterion.least and metric.median < _in_unit(criterion.least, metric):
-        return False
-    if criterion.most and metric.median > _in_unit(criterion.most, metric):
-        return False
-    if criterion.least or criterion.most:
-        return True
-    return metric.verdict is Verdict.PASS
-
-
-def _in_unit(text: str, metric: MetricRecord) -> float:
-    value, unit = text.split()
-    return convert(float(value), unit, metric.unit)
-
-
 def _criterion_row(
     partition: str,
     criterion: Criterion,
@@ -129,14 +112,9 @@ def _criterion_row(
     met: bool,
 ) -> tuple[str, ...]:
     unit = valid[-1].unit
-    demands = [f"{criterion.runs} runs"]
-    if criterion.least:
-        demands.append(f"at least {criterion.least}")
-    if criterion.most:
-        demands.append(f"at most {criterion.most}")
-    if len(demands) == 1 and valid[-1].reference:
-        value = with_unit(valid[-1].reference.value, unit)
-        demands.append(f"reference {value}")
+    demanded = f"{criterion.runs} runs"
+    if valid[-1].reference:
+        demanded += f", reference {with_unit(valid[-1].reference.value, unit)}"
     values = [convert(metric.median, metric.unit, unit) for metric in valid]
     sessions = list(dict.fromkeys(record.session for record, _ in found))
     evidence = f"{len(valid)} valid of {count(len(found), 'run')}: {some(sessions, 3)}"
@@ -144,7 +122,7 @@ def _criterion_row(
     if met:
         verdict = "met"
     name = f"{partition} {criterion.case} {criterion.metric}"
-    cells = (name, ", ".join(demands), of_runs(values, unit), evidence)
+    cells = (name, demanded, of_runs(values, unit), evidence)
     return tuple(map(visible, (*cells, criterion.source, verdict)))
 
 
