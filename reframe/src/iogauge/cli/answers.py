@@ -9,8 +9,10 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
+from iogauge.cli.screen import say
+from iogauge.core.groups import grouped
 from iogauge.guards.finding import Finding, Outcome
 from iogauge.site.extras import PartitionExtras
 
@@ -33,14 +35,9 @@ class Answer:
     question: str = ""
     expected: str = ""
 
-    @property
-    def advice(self) -> str:
-        """Return what was found, with the remedy."""
-        return ". ".join(filter(None, [self.text, self.remedy]))
-
     def __str__(self) -> str:
         """Return the line with its remedy."""
-        return f"{self.subject}: {self.advice}"
+        return ". ".join(filter(None, [f"{self.subject}: {self.text}", self.remedy]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,3 +97,30 @@ def objections(
             state = "note"
         text = f"{replace(finding, remedy='')}{of}"
         yield Answer(state, subject, text, finding.remedy)
+
+
+#: Notes about one subject that are shown without ``--all``.
+_NOTES: Final = 6
+
+
+def show_answers(answers: Iterable[Answer], everything: bool = False) -> int:
+    """Print notes, then what is to be done, in order; return how many things are to be done."""
+    states = grouped(dict.fromkeys(answers), lambda line: line.state)
+    if everything:
+        for line in states.get("ok", ()):
+            say(f"ok    {line}", "green")
+        for line in states.get("detail", ()):
+            say(f"      {line}")
+    notes = grouped(states.get("note", ()), lambda line: line.subject)
+    for subject, of_subject in notes.items():
+        lines = [str(line) for line in of_subject]
+        hidden = len(lines) - _NOTES
+        if hidden > 0 and not everything:
+            lines[_NOTES:] = [f"{subject}: {hidden} more: --all"]
+        for text in lines:
+            say(f"note  {text}", "yellow")
+    problems = states.get("problem", [])
+    for number, line in enumerate(problems, 1):
+        say(f"to do {number} {line.subject}: {line.text}", "red")
+        say(f"  -> {line.remedy or 'correct the file'}")
+    return len(problems)

@@ -14,11 +14,10 @@ from typing import Annotated, Any, Final
 import typer
 
 from iogauge.cli import host, nodes, queues
-from iogauge.cli.answers import Answer, Place, ask, probe
+from iogauge.cli.answers import Answer, Place, ask, probe, show_answers
 from iogauge.cli.planning import no_site, planned_cases, room
 from iogauge.cli.screen import say, slip, slips
 from iogauge.core import registry, vocabulary
-from iogauge.core.groups import grouped
 from iogauge.core.text import count, visible_lines
 from iogauge.core.units import duration, format_bytes
 from iogauge.plan.stage import PlannedCase
@@ -266,39 +265,19 @@ def _dry_run(folder: Path) -> DryRun:
     return DryRun(cases, unable, values)
 
 
-#: Notes about one subject that are shown without ``--all``.
-_NOTES: Final = 6
-
-
 def _show(
     answers: Sequence[Answer], summaries: Sequence[str], everything: bool, as_json: bool
 ) -> int:
-    """Print notes, then what is to be done, in order, then the word; return the exit status."""
-    states = grouped(dict.fromkeys(answers), lambda line: line.state)
-    problems = states.get("problem", [])
+    """Print the answers, then the word; return the exit status."""
     if as_json:
         shown = [asdict(line) for line in dict.fromkeys(answers)]
-        text = json.dumps({"ready": not problems, "answers": shown}, indent=1)
+        ready = not any(line.state == "problem" for line in answers)
+        text = json.dumps({"ready": ready, "answers": shown}, indent=1)
         typer.echo(visible_lines(text))
-        return int(bool(problems))
-    if everything:
-        for line in states.get("ok", ()):
-            say(f"ok    {line}", "green")
-        for line in states.get("detail", ()):
-            say(f"      {line}")
-    notes = grouped(states.get("note", ()), lambda line: line.subject)
-    for subject, of_subject in notes.items():
-        lines = [str(line) for line in of_subject]
-        hidden = len(lines) - _NOTES
-        if hidden > 0 and not everything:
-            lines[_NOTES:] = [f"{subject}: {hidden} more: --all"]
-        for text in lines:
-            say(f"note  {text}", "yellow")
-    for number, line in enumerate(problems, 1):
-        say(f"to do {number} {line.subject}: {line.text}", "red")
-        say(f"  -> {line.remedy or 'correct the file'}")
+        return int(not ready)
+    problems = show_answers(answers, everything)
     if problems:
-        say(f"not ready: {count(len(problems), 'thing')} to do", "bold red")
+        say(f"not ready: {count(problems, 'thing')} to do", "bold red")
         return 1
     for text in summaries:
         say(f"ready: {text}", "green")

@@ -19,7 +19,7 @@ from typing import Final
 
 import typer
 
-from iogauge.cli.answers import Answer, objections
+from iogauge.cli.answers import Answer, objections, show_answers
 from iogauge.cli.screen import say, show, slip, slips, warn
 from iogauge.core import processes, untrusted
 from iogauge.core.groups import grouped
@@ -385,57 +385,48 @@ def without(arguments: Sequence[str], *options: str) -> list[str]:
 
 
 def plan(arguments: list[str]) -> bool:
-    """Show what cases would write and read, and whether they fit the target and the time limit."""
+    """Show what cases would write and read; return whether they can run, and fit the target and the time limit."""
     say_target(arguments)
     chosen = selected_by(arguments)
     demand_cases(arguments, chosen)
     cases, unable = planned_cases(arguments)
-    fits = bool(cases) and show_plan(cases)
+    answers: list[Answer] = []
+    if cases:
+        show(plan_table.table(cases))
+        for line in [*plan_table.remarks(cases), *plan_table.timed(cases)]:
+            say(line)
+        for line in plan_table.doubts(cases):
+            answers.append(Answer("note", "references", line))
+        for line in plan_table.over_time(cases):
+            answers.append(Answer("problem", "cases", line, _LESS))
     for _, line in unable:
-        say(line, "bold red")
+        answers.append(Answer("problem", "cases", line, _LESS))
+    for target, is_seen, lines in at_targets(cases):
+        answers += lines
+        if is_seen:
+            answers.append(_permitted(target))
     lack = Unmeasured()
     if chosen:
         lack = unmeasured_of(arguments, chosen)
     for line in (*lack.unmatched, *endings.remarks(lack)):
         say(line)
-    return fits and not unable
+    fits = not show_answers(answers, everything=True)
+    return fits and bool(cases)
 
 
-def show_plan(cases: list[PlannedCase]) -> bool:
-    """Print the footprints and the room on each target; return whether all suffices."""
-    show(plan_table.table(cases))
-    for line in [*plan_table.remarks(cases), *plan_table.timed(cases)]:
-        say(line)
-    over = plan_table.over_time(cases)
-    for line in over:
-        say(line, "bold red")
-    for line in plan_table.doubts(cases):
-        say(line, "yellow")
-    fits = not over
-    for target, is_seen, lines in at_targets(cases):
-        fits &= _fit(target, is_seen, lines)
-    return fits
+#: What to do about cases that cannot run as they are.
+_LESS: Final = "change the site's settings, or leave them out: -x NAME"
 
 
-def _fit(target: str, is_seen: bool, lines: list[Answer]) -> bool:
-    """Print what a target says to the cases; return whether they fit, and may write there."""
-    allowed = ""
-    if is_seen:
-        try:
-            allowed = processes.call_in_time(target, partial(permission.reason, target))
-        except OSError as error:
-            text = after(target, error.strerror or str(error))
-            lines = [Answer("problem", f"target {target}", text), *lines]
-    fits = True
-    for line in lines:
-        if line.state == "note":
-            say(f"{target}: remark {line.advice}", "yellow")
-        else:
-            say(f"{target}: refused {line.advice}", "bold red")
-            fits = False
-    if fits:
-        say(f"{target}: ok the cases fit, allowed: {allowed}", "green")
-    return fits
+def _permitted(target: str) -> Answer:
+    """Return why cases may write in a target that this host sees, or why not."""
+    subject = f"target {target}"
+    try:
+        reason = processes.call_in_time(target, partial(permission.reason, target))
+    except OSError as error:
+        text = after(target, error.strerror or str(error))
+        return Answer("problem", subject, text, "name a directory of your own")
+    return Answer("ok", subject, f"allowed: {reason}")
 
 
 def at_targets(
