@@ -2,10 +2,7 @@
 
 import contextlib
 import json
-import logging
 import os
-import shutil
-import ssl
 from datetime import datetime, timezone
 
 import pytest
@@ -18,7 +15,7 @@ from iogauge_extras.page import receivers
 from iogauge_extras.page.charts import Curve, Run
 from iogauge_extras.page.receivers import Message, SendError
 from iogauge_extras.page.trouble import Alarm, Trouble
-from support.shell import completed, script
+from support.shell import script
 from support.web import ENDLESS, served
 
 TOKEN, DOOR = "token-that-nobody-may-see", "door-that-nobody-may-see"
@@ -140,14 +137,6 @@ def test_a_redirection_takes_no_token_elsewhere(serve, code):
     assert other.got == []
 
 
-def test_no_log_holds_the_address(serve, caplog):
-    caplog.set_level(logging.DEBUG)
-    receivers.receivers(to_webhook(serve((200, {"not a header\r\nX": "y"}, "ok"))))[
-        "webhook"
-    ](message())
-    assert DOOR not in caplog.text and TOKEN not in caplog.text
-
-
 # The command.
 
 
@@ -266,26 +255,6 @@ def test_a_site_names_a_command_a_mail_and_a_file_with_an_address(tmp_path, serv
     assert "tell us all\niogauge site: FAILED" in text
     assert [path for path, *_ in server.got] == [f"/{DOOR}"]
     assert DOOR not in " ".join(found)
-
-
-@pytest.mark.skipif(
-    shutil.which("openssl") is None, reason="no openssl to make a certificate"
-)
-def test_the_certificates_of_the_system_are_trusted_and_no_others(
-    serve, tmp_path, monkeypatch
-):
-    words = "openssl req -x509 -newkey rsa:2048 -nodes -keyout key -out cert -days 2 -subj /CN=x"
-    name = "subjectAltName=IP:127.0.0.1"
-    assert completed([*words.split(), "-addext", name], cwd=tmp_path).returncode == 0
-    server = serve()
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(tmp_path / "cert", tmp_path / "key")
-    server.socket = context.wrap_socket(server.socket, server_side=True)
-    secure = {"IOGAUGE_WEBHOOK_URL": server.url.replace("http:", "https:") + f"/{DOOR}"}
-    assert "certificate" in failure(secure)
-    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "cert"))
-    receivers.receivers(secure)["webhook"](message())
-    assert len(server.got) == 1
 
 
 def test_an_answer_that_does_not_end_is_not_waited_for(serve):
