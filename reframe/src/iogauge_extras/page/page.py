@@ -133,7 +133,7 @@ def page(
         cards=_cards([*alarm.troubles, *alarm.unproven]),
         span=_span_of(records),
         places=places_of(records),
-        results=list(_results(ranked(records), layers or {})),
+        results=_results(ranked(records), layers or {}),
         timelines=list(_timelines(last)),
         others=others[:_FIGURES],
         left_out=max(len(others) - _FIGURES, 0),
@@ -185,59 +185,31 @@ def _cards(troubles: Sequence[Trouble]) -> list[Card]:
 
 
 @dataclass(frozen=True, slots=True)
-class ShownRow:
-    """A metric of a target."""
-
-    row: outcome.Row
-    #: Values of its ceilings by their kind.
-    ceilings: Mapping[str, str]
-    #: Numbers of its notes.
-    notes: Sequence[int]
-
-
-@dataclass(frozen=True, slots=True)
 class Target:
-    """The results of a target."""
+    """The results of a target; its cards and records say why they are as they are."""
 
     name: str
-    #: Rows of each case, by its line.
-    cases: dict[str, list[ShownRow]]
+    #: The rows of each case, by its line, each with its ceilings by their kind.
+    cases: dict[str, list[tuple[outcome.Row, Mapping[str, str]]]]
     #: Columns that have a value.
     columns: set[str]
-    #: What the numbers mean.
-    notes: Sequence[str]
-    remarks: list[str]
 
 
-def _results(
-    records: Sequence[Record], layers: Mapping[str, Shown]
-) -> Iterator[Target]:
-    """Yield the rows of every metric by target, and the notes that they refer to by number."""
-    rows = outcome.folded(outcome.rows(records))
-    targets = grouped(
-        rows, lambda row: f"{row.record.where} at {row.record.target_path}"
-    )
-    for name, mine in targets.items():
-        reasons: list[str] = []
-        for row in mine:
-            reasons += outcome.to_act_on(row)
-        notes = outcome.Notes(reasons)
-        cases: dict[str, list[ShownRow]] = {}
-        columns: set[str] = set()
-        for row in mine:
-            ceilings: Mapping[str, str] = {}
-            if row.of:
-                here = layers.get(row.record.where)
-                ceilings = beside(here, row.record.nodes, row.of)
-            numbers = notes.numbers(outcome.to_act_on(row))
-            shown = ShownRow(row, ceilings, numbers)
-            cases.setdefault(row.record.line, []).append(shown)
-            columns.update(ceilings)
-            if row.reference:
-                columns.add("reference")
-            if numbers:
-                columns.add("notes")
-        yield Target(name, cases, columns, notes.texts, outcome.remarks_of(mine))
+def _results(records: Sequence[Record], layers: Mapping[str, Shown]) -> list[Target]:
+    """Return the rows of every metric by target."""
+    targets: dict[str, Target] = {}
+    for row in outcome.folded(outcome.rows(records)):
+        record = row.record
+        name = f"{record.where} at {record.target_path}"
+        target = targets.setdefault(name, Target(name, {}, set()))
+        ceilings: Mapping[str, str] = {}
+        if row.of:
+            ceilings = beside(layers.get(record.where), record.nodes, row.of)
+        target.cases.setdefault(record.line, []).append((row, ceilings))
+        target.columns.update(ceilings)
+        if row.reference:
+            target.columns.add("reference")
+    return list(targets.values())
 
 
 def _named_numbers(values: object) -> dict[str, float]:
