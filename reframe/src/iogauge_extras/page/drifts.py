@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import statistics
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Final
@@ -21,14 +20,13 @@ def of_trend(
     history: History, failing: Collection[tuple[str, str]]
 ) -> Iterator[Trouble]:
     """Yield a trouble for each series that has become worse, unless its line and metric are ``failing``."""
-    worse = {}
-    for key, series in history.judged.items():
-        if series.change:
-            worse[key] = series, series.change
-    known = {*worse, *failing}
-    for key, (series, change) in worse.items():
-        if key not in failing and (series.line, series.repeats) not in known:
-            yield _of_change(series, change, history)
+    worse = [series for series in history.judged.values() if series.change]
+    known = {*failing, *((series.line, series.metric) for series in worse)}
+    for series in worse:
+        is_known = (series.line, series.repeats) in known
+        is_known |= (series.line, series.metric) in failing
+        if series.change and not is_known:
+            yield _of_change(series, series.change, history)
 
 
 def trend_words(change: LevelChange, unit: str) -> str:
@@ -119,13 +117,12 @@ def _valid_before(
 def fell(value: float, before: Sequence[float], better: str) -> bool:
     """Return whether a value is worse than all before it, by a quarter and by more than they differ.
 
-    Needs 5 values. The scale is logarithmic; ``better`` is "more" or "less".
+    Needs 5 values. Differences are ratios; ``better`` is "more" or "less".
     """
     if len(before) < _FALL_AFTER or min(value, *before) <= 0:
         return False
-    sign = -1
-    if better == "more":
-        sign = 1
-    levels = [sign * math.log(level) for level in before]
-    reach = max(max(levels) - min(levels), -math.log(1 - _FALL_LOSS))
-    return sign * math.log(value) < min(levels) - reach
+    if better == "less":
+        value = 1 / value
+        before = [1 / level for level in before]
+    least = min(before)
+    return value < least * min(least / max(before), 1 - _FALL_LOSS)

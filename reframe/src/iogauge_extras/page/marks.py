@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from datetime import datetime
-from functools import partial
-from itertools import takewhile
-from operator import is_
 from pathlib import Path
 from textwrap import shorten
 from typing import Final
@@ -23,12 +21,15 @@ from iogauge.records.record import ADDED, Record
 from iogauge.report.endings import Ending
 from iogauge.report.history_table import by_place
 from iogauge.report.layout import LOOKS, Table, columns
-from iogauge.report.outcome import Notes
+from iogauge.report.outcome import Notes, said_of
 from iogauge.report.ranking import Rank, dead_targets, rank_of
 from iogauge_extras.page.trouble import Alarm, Trouble
 
 #: Runs of a case that are shown.
 RUNS: Final = 14
+
+#: Words of a reason in a row, and cases that ``iogauge`` alone names.
+_WORDS, _BRIEF = 10, 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,10 +54,27 @@ class CaseStatus:
     @property
     def runs(self) -> str:
         """Return for how many runs the newest verdict holds: ``3 runs``."""
-        last = self.verdicts[-1]
-        same = len(list(takewhile(partial(is_, last), reversed(self.verdicts))))
-        more = " or more" if same == RUNS else ""
-        return count(same, "run") + more
+        same = 0
+        for verdict in reversed(self.verdicts):
+            if verdict is not self.verdicts[-1]:
+                return count(same, "run")
+            same += 1
+        text = count(same, "run")
+        if same == RUNS:
+            text += " or more"
+        return text
+
+
+#: The newest runs of a case.
+_NEWEST: Final = f"""
+SELECT time, file, start, verdict FROM run WHERE place = ? AND position = 0 ORDER BY time DESC LIMIT {RUNS}
+"""
+
+
+def _case(place: sqlite3.Row) -> tuple[str, ...]:
+    """Return what all runs of a case have in common, those of ``--repeat`` too."""
+    names = [place[key] for key in ("system", "partition", "environment")]
+    return (*names, ADDED.sub("", place["case"]))
 
 
 def read_marks(
@@ -66,44 +84,26 @@ def read_marks(
 
     Raises OSError for a file that cannot be read.
     """
-    choice = query.Choice(system=system, name=name)
+    runs_of: dict[tuple[int, int], list[sqlite3.Row]] = {}
     with closing(query.connect(folder)) as history:
-        chosen = choice.of_cases(history)
-        question = f"SELECT id, {_CASE} FROM place WHERE {chosen.text}"
-        # One row for all runs of --repeat.
-        places = grouped(
-            history.execute(question, chosen.values),
-            lambda place: (*tuple(place)[1:4], ADDED.sub("", place["case"])),
-        )
-        runs_of = []
-        for mine in places.values():
-            runs = [
-                run for place in mine for run in history.execute(_NEWEST, place[:1])
-            ]
-            runs.sort(key=lambda run: tuple(run)[:3])
-            if not since or query.moment(runs[-1]["time"]) >= since:
-                runs_of.append(runs[-RUNS:])
-        last = [(runs[-1]["file"], runs[-1]["start"]) for runs in runs_of]
-        records = query.records(folder, history, last)
+        chosen = query.Choice(system=system, name=name).of_cases(history)
+        question = f"SELECT * FROM place WHERE {chosen.text}"
+        places = history.execute(question, chosen.values)
+        for mine in grouped(places, _case).values():
+            runs: list[sqlite3.Row] = []
+            for place in mine:
+                runs += history.execute(_NEWEST, (place["id"],))
+            runs.sort(key=lambda run: (run["time"], run["file"], run["start"]))
+            last = runs[-1]
+            if not since or query.moment(last["time"]) >= since:
+                runs_of[last["file"], last["start"]] = runs[-RUNS:]
+        records = query.records(folder, history, runs_of)
         damaged = query.damaged(folder, history)
     found = []
-    for place, runs in zip(last, runs_of, strict=True):
-        if place in records:
-            verdicts = tuple(Verdict(run["verdict"]) for run in runs)
-            found.append(CaseStatus(verdicts, records[place]))
+    for key, record in records.items():
+        verdicts = tuple(Verdict(run["verdict"]) for run in runs_of[key])
+        found.append(CaseStatus(verdicts, record))
     return sorted(found, key=lambda case: by_place(case.newest)), damaged
-
-
-_CASE: Final = 'system, partition, environment, "case"'
-
-#: The newest runs of a case.
-_NEWEST: Final = f"""
-SELECT time, file, start, verdict FROM run WHERE place = ? AND position = 0 ORDER BY time DESC LIMIT {RUNS}
-"""
-
-
-#: Words of a reason in a row, and cases that ``iogauge`` alone names.
-_WORDS, _BRIEF = 10, 8
 
 
 def gravest_first(
@@ -111,61 +111,41 @@ def gravest_first(
 ) -> list[CaseStatus]:
     """Return cases by rank and loss, with why each is neither PASS nor UNREFERENCED, and what has become worse."""
     dead = dead_targets(case.newest for case in cases)
-    named = grouped(troubles, lambda trouble: (trouble.where, trouble.case))
     explained = []
     for case in cases:
-        place = (case.newest.where, case.case)
-        mine = [trouble for trouble in named.get(place, ()) if trouble.brief]
+        record = case.newest
+        here = [trouble for trouble in troubles if trouble.where == record.where]
+        mine = [one for one in here if one.case == case.case and one.brief]
+        whys = [one.acknowledged for one in here if one.is_meant(case.case)]
+        note = ""
         if mine:
-            found = _of_troubles(case, mine)
+            case = replace(case, rank=mine[0].rank, loss=mine[0].loss)
+            whys += [one.brief for one in mine]
+            note = "; ".join(dict.fromkeys(one.cause for one in mine if one.cause))
         else:
-            rank = rank_of(case.newest, case.newest.verdict, dead)
-            found = _of_record(replace(case, rank=rank))
-        for trouble in troubles:
-            if trouble.where == case.newest.where and trouble.is_meant(case.case):
-                whys = filter(None, [trouble.acknowledged, found.why])
-                found = replace(found, why="; ".join(dict.fromkeys(whys)))
-        explained.append(found)
+            case = replace(case, rank=rank_of(record, record.verdict, dead))
+            if record.verdict not in (Verdict.PASS, Verdict.UNREFERENCED):
+                text = record.reason
+                for finding in reversed(record.findings):
+                    if finding.objects(record.verdict):
+                        text, note = finding.saw, f"{finding.name}: {said_of(finding)}"
+                words = text.split()
+                if len(words) > _WORDS:
+                    words[_WORDS:] = ["…"]
+                whys.append(" ".join(words))
+        why = "; ".join(dict.fromkeys(filter(None, whys)))
+        explained.append(replace(case, why=visible(why), note=visible(note)))
     return sorted(explained, key=lambda case: (case.rank, -case.loss))
-
-
-def _of_troubles(case: CaseStatus, troubles: Sequence[Trouble]) -> CaseStatus:
-    whys = dict.fromkeys(trouble.brief for trouble in troubles)
-    causes = dict.fromkeys(trouble.cause for trouble in troubles if trouble.cause)
-    first = troubles[0]
-    return replace(
-        case,
-        rank=first.rank,
-        loss=first.loss,
-        why=visible("; ".join(whys)),
-        note=visible("; ".join(causes)),
-    )
-
-
-def _of_record(case: CaseStatus) -> CaseStatus:
-    record = case.newest
-    if record.verdict in (Verdict.PASS, Verdict.UNREFERENCED):
-        return case
-    text, note = record.reason, ""
-    for finding in record.findings:
-        if finding.objects(record.verdict):
-            text = finding.saw
-            note = f"{finding.guard}: demanded: {finding.demands}. {finding.remedy}"
-            break
-    words = text.split()
-    more = " …" if len(words) > _WORDS else ""
-    why = " ".join(words[:_WORDS]) + more
-    return replace(case, why=visible(why), note=visible(note))
 
 
 def brief(
     ordered: Sequence[CaseStatus], alarm: Alarm, width: int
 ) -> Iterator[tuple[str, str]]:
     """Yield at most eleven lines with their styles: the guilty part, what and since when, and what comes next."""
-    red = [case for case in ordered if case.rank <= Rank.ERROR]
-    shown = [
-        case for case in ordered if case.rank <= Rank.UNSTABLE or case.rank is Rank.BACK
-    ]
+    shown = []
+    for case in ordered:
+        if case.rank <= Rank.UNSTABLE or case.rank is Rank.BACK:
+            shown.append(case)
     style = "bold green"
     if alarm.failed:
         style = "bold red"
@@ -174,53 +154,48 @@ def brief(
     yield shorten(f"iogauge: {alarm.headline}", width, placeholder=" …"), style
     if alarm.gist != alarm.ending.sentence:
         yield str(alarm.ending), ""
-    most = _BRIEF if len(shown) <= _BRIEF else _BRIEF - 1
-    for case in shown[:most]:
+    for case in shown[:_BRIEF]:
         record = case.newest
         text = f"{record.verdict.value} for {case.runs}: {record.where} {case.case}: {case.why}"
         yield shorten(text, width, placeholder=" …"), ""
-    if len(shown) > most:
-        yield f"and {len(shown) - most} more", ""
+    if len(shown) > _BRIEF:
+        yield f"and {len(shown) - _BRIEF} more", ""
     steps = []
     if shown:
         steps.append("iogauge status")
-    if red:
-        word = red[0].newest.verdict.value
-        if red[0].rank is Rank.DRIFT:
+    if shown and shown[0].rank <= Rank.ERROR:
+        word = shown[0].newest.verdict.value
+        if shown[0].rank is Rank.DRIFT:
             word = "drift"
         steps.append(f"iogauge explain {word}")
     if any(case.rank is Rank.UNREFERENCED for case in ordered):
         steps.append("iogauge calibrate")
     steps.append("iogauge run -t quick")
     newest = max(case.newest.minute for case in ordered)
-    yield (
-        f"{count(len(ordered), 'case')}, newest run {newest} UTC. Next: {', '.join(steps[:3])}",
-        "",
-    )
+    cases = count(len(ordered), "case")
+    yield f"{cases}, newest run {newest} UTC. Next: {', '.join(steps[:3])}", ""
 
 
 def marks_table(ordered: Sequence[CaseStatus]) -> Table:
     """Return a line for each case: a mark for each run, the newest verdict, and why.
 
-    Each whole text is one note below the table.
+    Each whole text is one note below the table, and so is what the marks mean.
     """
     runs = f"last {RUNS} runs"
     whole = (runs, "newest", "verdict")
     headings = columns("case", *whole, "why", right=(runs,), whole=whole)
     notes = Notes(one.note for one in ordered if one.note)
-
-    def row(status: CaseStatus) -> tuple[str, ...]:
+    blocks: dict[str, list[tuple[str, ...]]] = {}
+    for status in ordered:
         letters = "".join(LOOKS[verdict].letter for verdict in status.verdicts)
         why = status.why
         if status.note:
             why += f" {notes.numbers([status.note])}"
         last = status.newest
-        return status.case, letters, last.minute, last.verdict.value, why.strip()
-
-    blocks = {}
-    for where, mine in grouped(ordered, lambda status: status.newest.where).items():
-        blocks[where] = list(map(row, mine))
-    return Table(headings, blocks, notes.texts)
+        row = (status.case, letters, last.minute, last.verdict.value, why.strip())
+        blocks.setdefault(last.where, []).append(row)
+    marks = [f"{look.letter} {verdict.value}" for verdict, look in LOOKS.items()]
+    return Table(headings, blocks, notes.texts, footer=[", ".join(marks)])
 
 
 def marks_json(ordered: Sequence[CaseStatus], ending: Ending) -> str:
@@ -244,10 +219,3 @@ def marks_json(ordered: Sequence[CaseStatus], ending: Ending) -> str:
         )
     ended = {"word": ending.word.value, "sentence": ending.sentence}
     return json.dumps({**ended, "status": ending.status, "cases": cases}, indent=2)
-
-
-def marks_legend() -> str:
-    """Return what the marks mean."""
-    return ", ".join(
-        f"{look.letter} {verdict.value}" for verdict, look in LOOKS.items()
-    )

@@ -267,7 +267,6 @@ def show_status(
             say(text, style)
     else:
         show(marks.marks_table(cases))
-        say(marks.marks_legend())
         say(f"iogauge: {alarm.ending}")
     raise typer.Exit(alarm.ending.status)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from iogauge.core import registry
 from iogauge.core.text import count, some, visible
+from iogauge.core.untrusted import texts
 from iogauge.evidence import fingerprint
 from iogauge.judge.verdict import Verdict
 from iogauge.records import query
@@ -88,9 +89,6 @@ class History:
         judged = states.states_of(self._history, self._until, self.newest)
         self.judged = {(series.line, series.metric): series for series in judged}
         self.fingerprints = query.fingerprints(self._history)
-        self._references = {
-            (r.line, m.name): m.reference for r in records for m in r.metrics
-        }
 
     def runs(self, line: str, metric: str, count: int = -1) -> list[dict[str, Any]]:
         """Return the newest runs of a metric (of the case if empty), oldest first; a negative count is no limit."""
@@ -156,32 +154,29 @@ class History:
             since=since,
             system=visible(str(last["system"])),
             key=line,
-            under=self._under(last),
+            under=self._under(line),
         )
-        bound = self._references.get((line, metric))
-        if bound:
-            curve = replace(
-                curve, reference=bound.value, least=bound.least, most=bound.most
-            )
+        for measured in self.newest[line].metrics:
+            bound = measured.reference
+            if measured.name == metric and bound:
+                curve = replace(
+                    curve, reference=bound.value, least=bound.least, most=bound.most
+                )
         series = self.judged.get((line, metric))
         if series and series.change:
             change = series.change
             curve = replace(curve, level=change.level, since=change.time)
         return curve
 
-    def _under(self, row: Mapping[str, Any]) -> str:
-        """Return nodes, tasks, tools and stack of a run."""
-        record = self.newest[row["line"]]
-        parts = []
+    def _under(self, line: str) -> str:
+        """Return nodes, tasks, tools and stack of the newest run of a line."""
+        record = self.newest[line]
+        parts = texts(record.tools)
         if record.nodes and record.tasks_per_node:
-            nodes, tasks = count(record.nodes, "node"), record.tasks_per_node
-            parts.append(f"{nodes} x {count(tasks, 'task')}")
-        known = self.fingerprints.get(row["fingerprint"] or "", {})
-        for key, value in known.items():
-            if key.startswith("tool."):
-                parts.append(f"{key[5:]} {value}")
-        if "stack" in known:
-            parts.append(f"stack {known['stack']}")
+            tasks = count(record.tasks_per_node, "task")
+            parts.insert(0, f"{count(record.nodes, 'node')} x {tasks}")
+        if "stack" in record.fingerprint:
+            parts.append(f"stack {record.fingerprint['stack']}")
         return visible("; ".join(parts))
 
     def changed(self, before: str | None, after: str | None) -> str:

@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from itertools import groupby, zip_longest
 from pathlib import Path
 from typing import Final
 
@@ -188,28 +187,30 @@ def _where(row: sqlite3.Row) -> str:
     return visible(f"{row['system']}:{row['partition']}")
 
 
+def _night_of(row: sqlite3.Row) -> datetime:
+    """Return the day on which the night of a row begins."""
+    time = query.moment(row["time"]) - _NOON
+    return time.replace(hour=0, minute=0, second=0, microsecond=0)
+
+
+def _case(row: sqlite3.Row) -> tuple[str, str]:
+    """Return environment and name of a row's case, without the number of its repeat."""
+    return row["environment"], REPEATED.sub("", row["case"])
+
+
 def _nights(rows: Sequence[sqlite3.Row]) -> list[Night]:
     """Return the nights of a target, from its rows by time."""
-
-    def name(row: sqlite3.Row) -> tuple[str, str]:
-        return row["environment"], REPEATED.sub("", row["case"])
-
-    refuted = set()
+    passed_again = set()
     for row in rows:
-        if row["confirms"] and row["verdict"] == Verdict.PASS.value:
-            refuted.add((row["confirms"], *name(row)))
+        if row["verdict"] == Verdict.PASS.value:
+            passed_again.add((row["confirms"], *_case(row)))
     nights = []
-
-    def day(row: sqlite3.Row) -> datetime:
-        time = query.moment(row["time"]) - _NOON
-        return time.replace(hour=0, minute=0, second=0, microsecond=0)
-
-    for begin, mine in grouped(rows, day).items():
+    for begin, mine in grouped(rows, _night_of).items():
         verdicts: set[Verdict] = set()
         failed: dict[str, None] = {}
         for row in mine:
             verdict = Verdict(row["verdict"])
-            is_refuted = (row["session"], *name(row)) in refuted
+            is_refuted = (row["session"], *_case(row)) in passed_again
             if row["expected"] or (verdict is Verdict.FAIL and is_refuted):
                 continue
             verdicts.add(verdict)
@@ -236,8 +237,8 @@ def _room(
     ends = [(row["file"], row["start"]) for row in (rows[-1], rows[0])]
     found = query.records(folder, history, ends)
     texts: dict[str, None] = {}
-    for place in ends:
-        for finding in found[place].findings if place in found else ():
+    for record in filter(None, map(found.get, ends)):
+        for finding in record.findings:
             if finding.name == "G13 room":
                 texts[finding.saw.partition(", ")[0]] = None
     return visible("; at the begin ".join(texts))
@@ -245,15 +246,17 @@ def _room(
 
 def _incidents(where: str, nights: Sequence[Night]) -> Iterator[tuple[str, ...]]:
     """Yield each time in which a target failed night after night: since when, until when, how long, what."""
-    stretches = [[*mine] for _, mine in groupby(nights, lambda night: not night.failed)]
-    for mine, following in zip_longest(stretches, stretches[1:]):
-        if not mine[0].failed:
-            continue
-        until = "still"
-        if following:
-            until = f"{following[0].day:%Y-%m-%d}"
-        names: dict[str, None] = {}
-        for night in mine:
-            names |= dict.fromkeys(night.failed)
-        since = f"{mine[0].day:%Y-%m-%d}"
-        yield where, since, until, f"{len(mine)}", some(list(names), 3)
+    bad: list[Night] = []
+    for night in [*nights, None]:
+        if night and night.failed:
+            bad.append(night)
+        elif bad:
+            until = "still"
+            if night:
+                until = f"{night.day:%Y-%m-%d}"
+            names: dict[str, None] = {}
+            for each in bad:
+                names |= dict.fromkeys(each.failed)
+            since = f"{bad[0].day:%Y-%m-%d}"
+            yield where, since, until, f"{len(bad)}", some(list(names), 3)
+            bad = []
