@@ -31,8 +31,8 @@ CLIENT = ["/bin/sh", str(JOB_FILES / "agent.sh"), sys.executable, "client"]
 
 def together(apart, directory, names=QUESTIONS):
     """The answers of two clients, and their mounts; the second starts by ``apart``, and who has a FUSE comes last."""
-    start = ["sh", "-c", f'"$@" & {apart} "$@"; wait', "sh", *CLIENT]
-    with started(start, 2, "lo") as lines:
+    start = ["sh", "-c", f'"$@" & {apart} "$@"; wait', "sh"]
+    with started(start, CLIENT, 2, "lo") as lines:
         seen = meeting.look(lines, str(directory), 5)
         order = sorted(lines, key=lambda name: "fuse" in seen[name].get("type", ""))
         lines = {name: lines[name] for name in order}
@@ -179,14 +179,14 @@ def test_who_knocks_and_says_something_else_disturbs_nobody():
         "socket.create_connection((sys.argv[-3], int(sys.argv[-2]))).sendall(b'GET /\\n')"
     )
     start = f'"{sys.executable}" -c "{knock}" "$@"; "$@" & "$@"; wait'
-    with started(["sh", "-c", start, "sh", *CLIENT], 2, "lo") as both:
+    with started(["sh", "-c", start, "sh"], CLIENT, 2, "lo") as both:
         assert len(both) == 2
 
 
 def test_a_launcher_that_complains_is_quoted():
     with (
         pytest.raises(NodeError, match=r"0 of 2 clients joined .* \(no such queue\)"),
-        started(["sh", "-c", "echo no such queue >&2"], 2, "lo"),
+        started(["sh", "-c", "echo no such queue >&2; echo ---- >&2"], [], 2, "lo"),
     ):
         pass
 
@@ -306,7 +306,12 @@ def test_a_partition_without_a_scheduler_has_two_clients_that_leave_nothing(tmp_
 
 
 def test_what_a_client_made_goes_when_another_one_has_gone(tmp_path):
-    with pytest.raises(OSError, match=r"has gone|Broken pipe"), started(CLIENT, 1, "lo") as lines:  # fmt: skip
+    """Both are on one node, which a launcher gives once."""
+    once = ["flock", "-n", f"{tmp_path}.lock"]
+    with (
+        pytest.raises(OSError, match=r"has gone|Broken pipe"),
+        started(once, CLIENT, 1, "lo") as lines,
+    ):
         first, other = lines.values()
         first.ask("make", str(tmp_path), "s")
         assert first.hear()[0].startswith(str(tmp_path))

@@ -328,4 +328,4 @@ def test_others_say_whom_a_slow_target_concerns(extras):
     ((_, facts),) = page.places_of([made])
     assert facts["probes"].count("slow between") == 2
     labels = f'node="{own}",place="mine:mnt"'
-    assert f"iogauge_probe_slow{{{labels}}} 1.0" in probe_command.openmetrics([state])
+    assert f"iogauge_probe_slow{{{labels}}} 1\n" in probe_command.openmetrics([state])

@@ -1,7 +1,5 @@
 """What a client does on its node when it is asked: look at its mount, and work with the others in one directory."""
 
-from __future__ import annotations
-
 import contextlib
 import fcntl
 import mmap
@@ -13,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from itertools import islice
 from pathlib import Path
-from typing import IO, Any, Final
+from typing import IO, Any
 
 from iogauge.core import processes
 from iogauge.node import probes, view
@@ -24,23 +22,23 @@ from iogauge.workspace import directory
 from iogauge_extras.clients.line import NodeError, join
 
 #: Names of a directory that are listed at most, when its mount is looked at.
-_MOST_NAMES: Final = 10_000
+_MOST_NAMES = 10_000
 
 #: Bytes of a file, appended lines of a client, names that all try to make.
-_SIZE: Final = 1 << 20
-_LINES: Final = 200
-_NAMES: Final = 50
+_SIZE = 1 << 20
+_LINES = 200
+_NAMES = 50
 
 #: Seconds after which a file of another client counts as seen at once, and for which it is looked for.
-_AT_ONCE_S: Final = 1.0
-_FIND_S: Final = 5.0
+_AT_ONCE_S = 1.0
+_FIND_S = 5.0
 
 #: The calls that lock, by name, and the mode of open for a name that is new.
-_LOCKS: Final[Mapping[str, Callable[..., object]]] = {
+_LOCKS: Mapping[str, Callable[..., object]] = {
     "flock": fcntl.flock,
     "fcntl": fcntl.lockf,
 }
-_MODES: Final = {"O_EXCL": "xb"}
+_MODES = {"O_EXCL": "xb"}
 
 
 def _use(path: str) -> None:
@@ -74,8 +72,8 @@ def _seen(path: str) -> dict[str, Any]:
 
 
 #: The state of a connection to a server of Lustre, and the healthy ones: one that is idle for 20 s is closed until it is used.
-_STATE: Final = re.compile(r"(?m)^\s*state:\s*(\w+)")
-_CONNECTED: Final = ("FULL", "IDLE", "NEW")
+_STATE = re.compile(r"(?m)^\s*state:\s*(\w+)")
+_CONNECTED = ("FULL", "IDLE", "NEW")
 
 
 def _peers(source: str, kind: str, root: Path = Path("/")) -> tuple[str, list[str]]:
@@ -96,7 +94,7 @@ def _peers(source: str, kind: str, root: Path = Path("/")) -> tuple[str, list[st
 
 
 #: A record of ``/dev/kmsg`` with its priority of syslog(3): of the last digit, 0 to 4 are warnings and worse.
-_WARNING: Final = re.compile(r"(?m)^\d*[0-4],[^;]*;(.*)$")
+_WARNING = re.compile(r"(?m)^\d*[0-4],[^;]*;(.*)$")
 
 
 def complaints(log: str, source: str, kind: str) -> list[str]:

@@ -1,11 +1,8 @@
 """``iogauge check --clients``: every client of a partition in seconds."""
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Iterator
-from typing import Final
 
 from iogauge.cli.answers import Answer, Place, State, probe
 from iogauge.cli.nodes import launch
@@ -16,13 +13,13 @@ from iogauge_extras.clients.line import started
 from iogauge_extras.clients.questions import QUESTIONS
 
 #: Questions of seconds: all but the long listing.
-_QUICK: Final = tuple(name for name in QUESTIONS if name != "listing")
+_QUICK = tuple(name for name in QUESTIONS if name != "listing")
 
 #: Seconds in which a mount must answer.
-_LOOK_S: Final = 2.0
+_LOOK_S = 2.0
 
 #: How an answer is shown, and what to do.
-_STATES: Final[dict[meeting.State, tuple[State, str]]] = {
+_STATES: dict[meeting.State, tuple[State, str]] = {
     "holds": ("ok", ""),
     "not claimed": ("detail", ""),
     "does not hold": ("problem", "look at the mount options of the clients"),
@@ -63,7 +60,7 @@ def of_partition(place: Place) -> Iterator[Answer]:
         count = place.extras.scale.nodes
     agent = ["/bin/sh", str(JOB_FILES / "agent.sh"), sys.executable, "client"]
     try:
-        with started([*start, *agent], count, place.extras.interface or "") as lines:
+        with started(start, agent, count, place.extras.interface or "") as lines:
             yield from _answers(place, lines)
     except OSError as error:
         text = f"not all answered: {visible(str(error))}"

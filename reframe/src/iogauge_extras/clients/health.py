@@ -1,10 +1,7 @@
 """Mounts of one target beside each other: what one client has otherwise than the others, or than the site declares."""
 
-from __future__ import annotations
-
 import statistics
 from collections.abc import Iterator, Sequence
-from typing import Final
 
 from iogauge.cli.answers import Answer, State
 from iogauge.core.groups import grouped
@@ -14,7 +11,7 @@ from iogauge.site.extras import Target
 from iogauge_extras.clients.meeting import Seen
 
 #: Facts that all clients must share, and what they are called.
-_ALIKE: Final = {
+_ALIKE = {
     "type": "type of the mount",
     "source": "source of the mount",
     "uuid": "file system",
@@ -23,7 +20,7 @@ _ALIKE: Final = {
 }
 
 #: Numbers that all clients must share: by how much they may differ, what is said of one that does, and what to do.
-_NEAR: Final = {
+_NEAR = {
     "free": (
         0.01,
         "sees {:.1%} of the space free, most see {:.1%}",

@@ -3,11 +3,10 @@
 A client ends when its connection closes: nothing outlives the process that started it, however that ends.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -15,24 +14,24 @@ import tempfile
 import time
 import uuid
 from collections.abc import Iterator, Sequence
-from typing import Any, Final
+from typing import Any
 
 from iogauge.core import untrusted
 from iogauge.core.text import because, visible
 from iogauge.job.server import address_of
 
 #: Seconds for which all clients may take to join, and the first line of one may take.
-_JOIN_S: Final = 60.0
-_FIRST_LINE_S: Final = 5.0
+_JOIN_S = 60.0
+_FIRST_LINE_S = 5.0
 #: Seconds in which a client must answer, and in which all must end when nobody asks them any more.
-ANSWER_S: Final = 30.0
-_END_S: Final = 10.0
+ANSWER_S = 30.0
+_END_S = 10.0
 
 #: The longest line.
-_MOST_BYTES: Final = 64 << 20
+_MOST_BYTES = 64 << 20
 
 #: Starts what follows twice on a host.
-_TWICE: Final = ("sh", "-c", '"$@" & "$@"; wait', "sh")
+_TWICE = ("sh", "-c", '"$@" & "$@"; wait', "sh")
 
 
 class NodeError(OSError):
@@ -72,16 +71,16 @@ class Line:
 
 @contextlib.contextmanager
 def started(
-    start: Sequence[str], count: int, interface: str
+    launch: Sequence[str], client: Sequence[str], count: int, interface: str
 ) -> Iterator[dict[str, Line]]:
     """Start so many clients, but two instead of a single one; yield the connections by host, and end the clients.
 
-    ``start`` are the words that start them; they get an address, a port and a password behind them. They share no stream with
+    ``launch`` are the words of a launcher, and ``client`` those that start one; they get an address, a port and a password behind them. They share no stream with
     this process: a client that hangs on dead storage must keep nobody waiting. Raises :class:`NodeError` if they do not all
     join, with the last line that they complained of.
     """
     if count == 1:
-        start, count = [*_TWICE, *start], 2
+        launch, count = [*launch, *_TWICE], 2
     password = uuid.uuid4().hex
     address = address_of(interface)
     with (
@@ -90,7 +89,7 @@ def started(
     ):
         port = str(listening.getsockname()[1])
         launched = subprocess.Popen(
-            [*start, address, port, password],
+            [*launch, *client, address, port, password],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=errors,
@@ -102,9 +101,9 @@ def started(
             yield lines
         except NodeError as error:
             errors.seek(0)
-            complaint = errors.read().decode("utf-8", "replace").strip()
-            last = visible(complaint.rpartition("\n")[2])
-            raise NodeError(f"{error}{because(last)}") from error
+            # Open MPI puts its complaints between rows of dashes.
+            said = re.findall(r".*\w.*", errors.read().decode("utf-8", "replace"))
+            raise NodeError(f"{error}{because(visible(''.join(said[-1:])))}") from error
         finally:
             for line in lines.values():
                 with contextlib.suppress(OSError):

@@ -3,14 +3,12 @@
 What no client's mount claims is "not claimed", whatever was found.
 """
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Literal
 
 from iogauge.core.groups import grouped
 from iogauge.core.paths import expand
@@ -20,11 +18,11 @@ from iogauge_extras.clients.line import ANSWER_S, Line, NodeError, started
 from iogauge_extras.clients.questions import QUESTIONS, Question, unclaimed
 
 #: Version of the questions: one that asks otherwise has another.
-_VERSION: Final = "3"
+_VERSION = "3"
 
 #: Seconds in which the mount of a client in a job must answer, on a busy node too, and for a step of a question.
-_PATIENCE_S: Final = 30.0
-_LONG_S: Final = 600.0
+_PATIENCE_S = 30.0
+_LONG_S = 600.0
 
 State = Literal["holds", "does not hold", "not claimed"]
 
@@ -147,7 +145,7 @@ def judge_semantics(words: Sequence[str]) -> int:
     """
     directory, nodes, entries, out, interface, *start = words
     path = expand(directory)
-    with started([*start, "client"], int(nodes), interface) as lines:
+    with started([], [*start, "client"], int(nodes), interface) as lines:
         seen = look(lines, path, _PATIENCE_S)
         for name, view in seen.items():
             if view["problem"]:

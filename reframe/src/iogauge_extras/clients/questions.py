@@ -4,12 +4,9 @@ NFS promises close-to-open consistency alone (nfs(5), DATA AND METADATA COHERENC
 (``localflock``, ``local_lock``).
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
-from typing import Final
 
-_WHY: Final = {
+_WHY = {
     "nfs": "NFS promises close-to-open consistency alone",
     # Seen on GlusterFS as it is by default.
     "fuse": "a FUSE client may keep what it knows for a second",
@@ -31,7 +28,7 @@ class Question:
     local: str = ""
 
 
-QUESTIONS: Final = {
+QUESTIONS = {
     "rename": Question(
         sentence="A file that one client wrote, synced and renamed is seen by the others whole and at once",
         steps=(

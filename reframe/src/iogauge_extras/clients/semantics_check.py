@@ -1,9 +1,7 @@
 """Base class of the scenario that asks the clients of a job what they agree on."""
 
-from __future__ import annotations
-
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any
 
 from iogauge.cases.storage import StorageCheck
 from iogauge.core.measurement import (
@@ -20,10 +18,10 @@ from iogauge.plan.case import DIR, REP, CasePlan, PhasePlan
 from iogauge_extras.clients.meeting import Noted
 from iogauge_extras.clients.questions import QUESTIONS
 
-KEPT: Final = Metric("semantics_kept", "1")
+KEPT = Metric("semantics_kept", "1")
 
 #: Files beside those of the long listing.
-_FILES: Final = 200
+_FILES = 200
 
 
 class SemanticsCheck(StorageCheck):

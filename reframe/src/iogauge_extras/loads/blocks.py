@@ -4,14 +4,11 @@ A block has a line with its owner, its number and its generation, and then bytes
 one, a foreign and a damaged one are told apart.
 """
 
-from __future__ import annotations
-
 import functools
 import random
-from typing import Final
 
-BLOCK_BYTES: Final = 1 << 20
-_HEAD_BYTES: Final = 128
+BLOCK_BYTES = 1 << 20
+_HEAD_BYTES = 128
 
 
 @functools.cache

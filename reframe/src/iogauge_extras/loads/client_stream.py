@@ -5,8 +5,6 @@ by part. It goes through a part again and again, until the failure begins or a b
 was acknowledged, and it goes on in the next one.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import socket
@@ -17,27 +15,26 @@ import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
 
 from iogauge.core import untrusted
 from iogauge.core.paths import expand
 from iogauge_extras.loads.blocks import BLOCK_BYTES, block, state_of
 
 #: Blocks, and files, between two calls of fsync.
-BATCH: Final = 4
+BATCH = 4
 #: Parts of a client's file.
-PARTS: Final = 4
+PARTS = 4
 #: Seconds of a step of the bandwidth over time; of a batch that has stalled; to wait after an error, and after files.
-STEP_S: Final = 0.5
-STALLED_S: Final = 2.0
-_PAUSE_S: Final = 0.1
+STEP_S = 0.5
+STALLED_S = 2.0
+_PAUSE_S = 0.1
 #: Status of a command that has not ended; no program has it.
-UNENDED: Final = 256
+UNENDED = 256
 #: The one client that makes this file in the stage directory starts the site's command.
-_MARK: Final = "failover.command"
+_MARK = "failover.command"
 #: Folders of the stage directory with each client's report of what it wrote, and of what it found.
-WRITTEN: Final = "failover.write"
-CHECKED: Final = "failover.check"
+WRITTEN = "failover.write"
+CHECKED = "failover.check"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,14 +1,12 @@
 """The scenario that writes and creates on all clients while a part of the storage is taken away and brought back."""
 
-from __future__ import annotations
-
 import json
 import math
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import zip_longest
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
 from iogauge.cases.storage import StorageCheck
 from iogauge.core import untrusted
@@ -37,14 +35,14 @@ from iogauge_extras.loads.client_stream import (
 )
 
 #: The file with the plan of the streams.
-_PLAN: Final = "stream.json"
+_PLAN = "stream.json"
 #: Share of the old bandwidth at which the target counts as recovered, and the seconds for which it must hold.
-_RECOVERED: Final = 0.95
-_HOLDS_S: Final = 5.0
+_RECOVERED = 0.95
+_HOLDS_S = 5.0
 #: A measurement is positive: so little stands for nothing.
-_NOTHING: Final = 1e-6
+_NOTHING = 1e-6
 
-_METRICS: Final = (
+_METRICS = (
     Metric("outage_s", "s", "less", tail=True),
     Metric("outage_median_s", "s", "less"),
     Metric("recovery_s", "s", "less", tail=True),
@@ -54,10 +52,10 @@ _METRICS: Final = (
     Metric("rebuild_bw", "MiB/s"),
     Metric("after_bw", "MiB/s"),
 )
-_INTACT: Final = Metric("intact", "1")
+_INTACT = Metric("intact", "1")
 
 #: Files that a client makes in a second at most.
-_FILES_S: Final = 40
+_FILES_S = 40
 
 _Report = TypeVar("_Report", Written, Checked)
 

@@ -1,17 +1,13 @@
 """The command ``iogauge probe``, and what others ask of its lines: is a target slow, was it while a case ran?"""
 
-from __future__ import annotations
-
 import os
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated
 
 import typer
-from prometheus_client import CollectorRegistry, Gauge
-from prometheus_client.exposition import generate_latest
 
 from iogauge.cli.screen import say, slip
 from iogauge.core import processes
@@ -30,10 +26,10 @@ from iogauge_extras.probe import probe_lines, slowdown, small_load
 from iogauge_extras.probe.slowdown import IN_A_ROW, NEEDED, Line, shown
 
 #: Seconds after which another node's newest probe says nothing of now.
-_FRESH_S: Final = 3600
+_FRESH_S = 3600
 
 #: The factor from which monitoring is told of something critical.
-_CRITICAL: Final = 5.0
+_CRITICAL = 5.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -224,20 +220,16 @@ def _places(names: Sequence[str]) -> dict[str, PartitionExtras]:
 
 
 def openmetrics(states: Sequence[State]) -> str:
-    """Return the states for the textfile collector of node_exporter."""
-    registry = CollectorRegistry()
-    labels = ["place", "node"]
-    text = "how many times slower than usual"
-    factor = Gauge(
-        "iogauge_probe_slowdown", text, [*labels, "group"], registry=registry
-    )
-    text = "1 if the target is slow now"
-    slow = Gauge("iogauge_probe_slow", text, labels, registry=registry)
+    """Return the states for the textfile collector of node_exporter: how many times slower than usual, and 1 for a slow target."""
+    rows = []
     for state in states:
-        slow.labels(state.place, _node()).set(state.is_slow)
-        for group, value in state.factors.items():
-            factor.labels(state.place, _node(), group).set(value)
-    return generate_latest(registry).decode()
+        labels = f'node="{_node()}",place="{state.place}"'
+        rows.append(f"iogauge_probe_slow{{{labels}}} {int(state.is_slow)}\n")
+        for group, factor in state.factors.items():
+            rows.append(
+                f'iogauge_probe_slowdown{{group="{group}",{labels}}} {factor}\n'
+            )
+    return "".join(rows)
 
 
 def _nagios(states: Sequence[State]) -> int:

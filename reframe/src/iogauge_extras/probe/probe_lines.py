@@ -3,13 +3,11 @@
 Files of months before the last four weeks are folded to one line an hour (``2026-09.hours``): a year of a node stays below 2 MB.
 """
 
-from __future__ import annotations
-
+import contextlib
 import json
 import time
 from dataclasses import replace
 from pathlib import Path
-from typing import Final
 
 from iogauge.core import untrusted
 from iogauge.core.groups import grouped
@@ -18,7 +16,7 @@ from iogauge.records import journal
 from iogauge_extras.probe.slowdown import BASELINE_S, Line
 
 #: The longest file of a month: one probe a minute has 15 MiB.
-_MOST_BYTES: Final = 64 << 20
+_MOST_BYTES = 64 << 20
 
 
 def folder(system: str, partition: str) -> Path:
@@ -33,15 +31,10 @@ def _month(moment: int) -> str:
 def read(file: Path) -> list[Line]:
     """Return the lines of a file; none if it cannot be read, and damaged lines are left out."""
     lines = []
-    try:
-        text = untrusted.read_text(file, _MOST_BYTES)
-    except OSError:
-        return []
-    for row in text.splitlines():
-        try:
-            lines.append(Line.from_json(untrusted.parse_json(row)))
-        except (TypeError, ValueError):
-            continue
+    with contextlib.suppress(OSError):
+        for row in untrusted.read_text(file, _MOST_BYTES).splitlines():
+            with contextlib.suppress(TypeError, ValueError):
+                lines.append(Line.from_json(untrusted.parse_json(row)))
     return lines
 
 

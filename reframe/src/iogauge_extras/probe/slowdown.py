@@ -7,40 +7,37 @@ is slow from the first of the slow probes that follow each other, if one group i
 first that is not.
 """
 
-from __future__ import annotations
-
 import math
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final
 
 from iogauge.core.untrusted import Form
 from iogauge_extras.history.statistics import location_and_spread
 
 #: Figures of each group, with 1 if more is better, else -1.
-GROUPS: Final = {
+GROUPS = {
     "data": {"write": 1, "read": 1, "read_ms": -1},
     "metadata": {"create": 1, "unlink": 1},
 }
 
 #: Probes that a baseline needs.
-NEEDED: Final = 30
+NEEDED = 30
 
 #: The factor from which a probe may count as slow, and standard deviations of the logarithms: of 1,000 healthy probes on a
 #: loaded node 7 were that far off, never three in a row. One outlier in the baseline does not move them.
-LEAST: Final = 2.0
-_DEVIATIONS: Final = 3.0
+LEAST = 2.0
+_DEVIATIONS = 3.0
 
 #: Slow probes, one after the other, that make a slow target.
-IN_A_ROW: Final = 3
+IN_A_ROW = 3
 
-_HOUR_S: Final = 3600
-_WEEK_S: Final = 7 * 24 * _HOUR_S
-BASELINE_S: Final = 4 * _WEEK_S
+_HOUR_S = 3600
+_WEEK_S = 7 * 24 * _HOUR_S
+BASELINE_S = 4 * _WEEK_S
 
 #: Seconds between two probes beyond which one does not follow the other.
-_GAP_S: Final = 2 * _HOUR_S
+_GAP_S = 2 * _HOUR_S
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,8 +5,6 @@ target. A read counts only if it came from below the client: the page cache is p
 for the bytes of a process there, its count agrees (proc(5), ``read_bytes``).
 """
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import mmap
@@ -16,7 +14,7 @@ import re
 import statistics
 import time
 from collections.abc import Callable, Iterable
-from typing import Final, TypeVar
+from typing import TypeVar
 
 from iogauge.node import files
 from iogauge.node.kernel import text
@@ -24,22 +22,22 @@ from iogauge.node.kinds import Traits
 from iogauge_extras.probe.slowdown import Line
 
 #: Bytes of a transfer, and of a small one.
-_BLOCK: Final = 1 << 20
-_SMALL: Final = 4096
+_BLOCK = 1 << 20
+_SMALL = 4096
 
 #: The most that a probe writes, and reads in small pieces, makes and removes.
-_BYTES: Final = 16 * _BLOCK
-_SMALL_READS: Final = 32
-_FILES: Final = 100
+_BYTES = 16 * _BLOCK
+_SMALL_READS = 32
+_FILES = 100
 
 #: Seconds after which a part of the load ends early, with what it did until then.
-_PART_S: Final = 1.0
+_PART_S = 1.0
 
 #: Called after each answer of the target.
 Alive = Callable[[], object]
 
 #: Share of the bytes that the kernel must count.
-_COUNTED: Final = 0.95
+_COUNTED = 0.95
 
 
 class WrongData(OSError):
