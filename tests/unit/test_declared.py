@@ -6,15 +6,12 @@ import pytest
 import yaml
 
 from iogauge.cases import job_files
-from iogauge.guards import figures, others
 from iogauge.guards.cache import client_cache, write_back
 from iogauge.guards.finding import Outcome
 from iogauge.node import probes
-from iogauge.site import folders
 from iogauge.site.references import References
 from support import stage as healthy
 from support.extras import extras
-from support.project import ROOT
 from support.whole import data
 
 MIB, GIB = 1 << 20, 1 << 30
@@ -41,7 +38,7 @@ OK, WARN, INVALID = Outcome.OK, Outcome.WARN, Outcome.INVALID
 )
 def test_the_larger_memory_counts(declared, seen, needed, told):
     whole = data(o_direct=False).declared(node={"memory": f"{declared} B"})
-    whole = whole.alter(nodes=({"mem.bytes": seen},) if seen else ())
+    whole = whole.alter(nodes={"n1": {"mem.bytes": seen}} if seen else {})
     for size, outcome in ((needed, OK), (needed - 1, INVALID)):
         planned = whole.planned("read", evict=False, data_bytes=size)
         planned = planned.planned("write", fsync=False, data_bytes=size)
@@ -93,37 +90,30 @@ def test_a_control_group_limits_memory(tmp_path, groups, files, limit):
 
 
 @pytest.mark.parametrize(
-    "leaf, doubtful, refused",
+    "leaf, refused",
     [
-        ([100, -0.49, None, "MiB/s"], "", ""),
-        ([100, -0.5, None, "MiB/s"], " (lower bound)", ""),
-        ([100, -0.91, None, "MiB/s"], "", " (lower bound)"),
-        ([100, None, 0.99, "us"], "", ""),
-        ([100, -1, 1, "us"], " (upper bound)", ""),
-        ([144, -0.9862, 0, "1"], "", ""),
-        ([65.15, -0.5395, None, "1"], ":", ""),
-        ([1, -0.99, None, "1"], "", ":"),
+        ([100, -0.9, None, "MiB/s"], ""),
+        ([100, -0.91, None, "MiB/s"], " (lower bound)"),
+        ([100, -1, 1, "us"], ""),
+        ([100, -1, 9.1, "us"], " (upper bound)"),
+        ([144, -0.9862, 0, "1"], ""),
+        ([1, -0.99, None, "1"], ":"),
         (
             ["$xfail", "a, until 2030-01-01", [100, -0.99, None, "MiB/s"]],
-            "",
             " (lower bound)",
         ),
     ],
 )
-def test_wide_bounds(tmp_path, monkeypatch, leaf, doubtful, refused):
+def test_wide_bounds(tmp_path, monkeypatch, leaf, refused):
     monkeypatch.setenv("IOGAUGE_CONFIGURATION", str(tmp_path))
     (tmp_path / "here").mkdir()
     data = {"$sources": {"Ior": "x"}, "Ior": {"disk": {"m": leaf}}}
     (tmp_path / "here" / "references.yaml").write_text(yaml.safe_dump(data))
-    references = References.of_site("here")
-    for wanted, said in (
-        (refused, list(references.mistakes)),
-        (doubtful, references.doubts()),
-    ):
-        assert len(said) == bool(wanted), said
-        for mistake in said:
-            assert mistake.key == f"Ior.disk.m{wanted.strip(':')}"
-            assert "times worse than the value does not meet" in mistake.allowed
+    found = References.of_site("here").mistakes
+    assert len(found) == bool(refused), found
+    for mistake in found:
+        assert mistake.key == f"Ior.disk.m{refused.strip(':')}"
+        assert "times worse than the value does not meet" in mistake.allowed
 
 
 # --- references: beside the ceiling ---------------------------------------------------------------
@@ -140,30 +130,3 @@ def test_the_job_is_told_how_many_storage_targets_there_are():
             "session", "case"
         )
         assert order.targets == told
-
-
-# --- limits ---------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("limit, outcome", [(0.5, OK), (0.51, WARN)])
-def test_a_case_says_that_its_limits_exclude_hardly_anything(limit, outcome):
-    seen = data().declared(limits={"max_spread": limit}).seen(read_bw=[1.0, 1.1])
-    repeated = figures.spread((seen, "read_bw"))
-    foreign = others.foreign_load(data().declared(limits={"max_foreign": limit}).seen())
-    assert (repeated.outcome, foreign.outcome) == (outcome, outcome)
-    assert ("max_spread" in repeated.saw, "max_foreign" in foreign.saw) == (
-        outcome is WARN,
-    ) * 2
-
-
-# --- references of the sites that are shipped -----------------------------------------------------
-
-
-def test_shipped_sites_are_as_they_should_be():
-    sites = ROOT / "site-configs"
-    said = [
-        d.key
-        for one in folders.site_folders(sites)
-        for d in References.of_site(one.name).doubts()
-    ]
-    assert said == []

@@ -26,7 +26,6 @@ from iogauge.report import plan_table
 from iogauge.report.undone import Unable
 from iogauge.site import folders, programs, settings
 from iogauge.site.extras import PartitionExtras
-from iogauge.site.references import References
 
 #: What to do about a declaration under which a PASS means little.
 _DOUBT: Final = "a PASS means little there: correct it; if it is meant, let the file's sources say why"
@@ -76,8 +75,6 @@ def files(site: SitePlace) -> Iterator[Answer]:
     """Read the settings and the references."""
     for mistake in site.mistakes:
         yield Answer("problem", site.subject, str(mistake), "correct the file")
-    for doubt in References.of_site(site.folder.name).doubts():
-        yield Answer("note", site.subject, str(doubt), _DOUBT)
 
 
 @probe(

@@ -22,7 +22,6 @@ from iogauge.evidence.model import SERIES
 from iogauge.guards.finding import Finding, Guard, Outcome
 from iogauge.guards.views import CaseView, PhaseView
 from iogauge.plan.bounds import MOST_SHARE, MetricBounds
-from iogauge.site.doubts import DOUBTFUL_LIMIT, generous
 
 
 def within(
@@ -33,12 +32,9 @@ def within(
     saw: str,
     otherwise: Outcome | None = None,
 ) -> Finding:
-    """Return whether a figure is within a limit of the site, ``limits.key``; one above 50 % gives a remark."""
+    """Return whether a figure is within a limit of the site, ``limits.key``."""
     limit: float = getattr(case.extras.limits, key)
-    if figure > limit or limit <= DOUBTFUL_LIMIT:
-        return guard.decide(figure <= limit, saw, otherwise)
-    finding = guard.warn(f"{saw}. {generous(key, limit)}")
-    return dataclasses.replace(finding, remedy="")
+    return guard.decide(figure <= limit, saw, otherwise)
 
 
 #: Share of the operations beyond each percentile, and the fewest that make it (G4).
@@ -79,7 +75,7 @@ _SPREAD = Guard(
     seen_on="ext4, NFS, Lustre 2.17",
     otherwise=Outcome.UNSTABLE,
     limit="`limits.max_spread` 10 %",
-    more="A limit above 50 % gives a remark. If the slowest percent of the requests differ more, you also get only a remark.",
+    more="If the slowest percent of the requests differ more, you get only a remark.",
 )
 
 

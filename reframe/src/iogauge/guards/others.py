@@ -140,7 +140,7 @@ _LOAD = Guard(
     more=f"A phase that reads stands for itself, too: at most 10 % of its bytes were read by others. Less than "
     f"{FOREIGN_BYTES >> 20} MiB are ignored, unless all transfers of the case are direct and below {SMALL_REQUEST >> 10} KiB. "
     "Then at most 10 % of the bytes and of the requests on the devices are those of others, and less than "
-    f"{FOREIGN_REQUESTS} requests are ignored. A limit above 50 % gives a remark. On NFS a client that locks (MPI-IO) drops "
+    f"{FOREIGN_REQUESTS} requests are ignored. On NFS a client that locks (MPI-IO) drops "
     "its pages and reads them again: that is a remark.",
 )
 

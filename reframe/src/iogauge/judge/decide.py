@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import statistics
 from collections.abc import Collection, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final
@@ -32,7 +31,7 @@ from iogauge.judge.verdict import (
 )
 from iogauge.plan.bounds import MetricBounds
 from iogauge.plan.case import CasePlan
-from iogauge.site.doubts import Doubt, doubt_of_bounds, doubt_of_figure
+from iogauge.site.doubts import Doubt
 from iogauge.site.extras import PartitionExtras
 
 #: Name, in place of a guard's number, of the findings about the reference itself.
@@ -180,12 +179,7 @@ def judge(
     used, beside = references_of(
         plan, metrics, references, extras, unreferenced, standing
     )
-    for name, reference in used.items():
-        doubts = [doubt_of_bounds(reference), dict(beside).get(name)]
-        if not any(doubts):
-            figure = statistics.median(values[name])
-            doubts.append(doubt_of_figure(figure, reference))
-        findings += [doubtful(name, doubt) for doubt in doubts if doubt]
+    findings += [doubtful(name, doubt) for name, doubt in beside]
     decided = []
     for metric in metrics:
         name = metric.name

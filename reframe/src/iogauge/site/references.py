@@ -31,7 +31,7 @@ from iogauge.core.units import UnitError, convert, dimension, with_unit
 from iogauge.core.untrusted import is_number
 from iogauge.core.yamlfile import Mistake, YamlError, load, located, show
 from iogauge.site import reference_notes
-from iogauge.site.doubts import DOUBTFUL_SLACK, loose, of_reference
+from iogauge.site.doubts import loose, of_reference
 from iogauge.site.folders import NO_REGEX, site_dir
 
 FILE: Final = "references.yaml"
@@ -177,16 +177,6 @@ class References:
                     same = convert(values[0], values[3], metric.unit)
                     allowed += f": {with_unit(same, metric.unit)}"
                 yield Mistake(of_reference(key, 3), f"{values[3]!r}", allowed)
-
-    def doubts(self) -> list[Mistake]:
-        """Return the references that a number half as good as the value meets, or a worse one."""
-        found: list[Mistake] = []
-        if self.mistakes:
-            return found
-        for check in self.checks:
-            for key, _, leaf in leaves(check, self.data[check]):
-                found += loose(key, bare(leaf), DOUBTFUL_SLACK)
-        return located(self.file, found)
 
     def unfitting(
         self, check: str, cases: Sequence[Mapping[str, Sequence[object]]]

@@ -25,7 +25,6 @@ from iogauge.core import paths, vocabulary
 from iogauge.core.measurement import Metric
 from iogauge.core.vocabulary import POINTS
 from iogauge.guards.finding import Finding, Outcome
-from iogauge.judge.decide import doubtful
 from iogauge.judge.verdict import (
     Judgement,
     MetricVerdict,
@@ -36,7 +35,6 @@ from iogauge.judge.verdict import (
 from iogauge.records import journal
 from iogauge.records.record import MetricRecord, Record
 from iogauge.session.current import current, is_gate
-from iogauge.site.doubts import doubt_of_bounds
 from iogauge.site.extras import PartitionExtras
 from iogauge.site.references import ReferencesError
 from iogauge_extras.derived import derive
@@ -241,9 +239,6 @@ class DerivedCheck(JudgedCheck):
                 continue
             self._used[formula.metric.name] = derived.used
             reference = references.get(formula.metric.name)
-            doubt = reference and doubt_of_bounds(reference)
-            if doubt:
-                decided.findings.append(doubtful(formula.metric.name, doubt))
             metric = decide_metric(
                 formula.metric,
                 (derived.value,),
