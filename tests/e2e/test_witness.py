@@ -115,6 +115,29 @@ def test_a_directory_that_a_program_shows_elsewhere(make_rig, devices, memory):
         assert {"create_rate", "remove_rate"} <= said, run.record["findings"]
 
 
+@pytest.mark.needs_ior
+@pytest.mark.needs_fio
+@pytest.mark.parametrize(
+    "tool, words, cause",
+    [
+        ("ior", IOR, "G8 holes: 0 block"),
+        ("mdtest", ("-n", "MdtestEasy"), "the files lay elsewhere"),
+        ("fio", DIRECT, "G8"),
+    ],
+)
+def test_a_container_shows_memory_in_the_place_of_the_target(
+    make_rig, devices, tool, words, cause
+):
+    folder = devices.formatted("ext4")
+    memory = devices.mount("none", "memory", "tmpfs")
+    (folder / "t").mkdir()
+    rig = make_rig(target=folder / "t", tools=(tool,))
+    rig.write_references(GENEROUS)
+    inside = f'mount --bind {memory} "$IOG_DIR" && exec "$@"'
+    rig.program(tool, f'exec unshare --mount sh -c \'{inside}\' sh "$real" "$@"')
+    rig.run(*words).never_passed(cause)
+
+
 WRAPPER = """
 #include <stdlib.h>
 #include <unistd.h>

@@ -527,9 +527,6 @@ UNTRUE = {
             activity=tuple(replace(one, uuid="U-2") for one in c.evidence.activity)
         ),
         "tasks on another node": heard("write", host="n7"),
-        "a task in a container without the target": lambda c: c.alter(
-            elsewhere=("tmpfs from tmpfs (a task on n1)",)
-        ),
     },
     ("G19 files of others", INVALID): {
         "files that the inodes do not show": (

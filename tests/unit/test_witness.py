@@ -3,7 +3,6 @@
 import math
 import os
 import re
-import shutil
 import subprocess
 import sys
 from dataclasses import replace
@@ -28,7 +27,6 @@ from iogauge.job.recorder import Recorder
 from iogauge.node.counters import Reading
 from iogauge.plan.observations import (
     ASKED,
-    ELSEWHERE,
     FOUND,
     MOVED,
     PRINTED,
@@ -236,43 +234,6 @@ def test_of_a_server_only_what_it_does_in_the_phase_counts(tmp_path, monkeypatch
     assert counted(os.getpid()) == [(5, 6)]
     assert counted(os.getpid()) == [(5, 6)]
     assert counted(None) == [passed[0]]
-
-
-@pytest.mark.skipif(os.getuid() != 0, reason="mounts")
-@pytest.mark.parametrize(
-    ("mount", "seen"),
-    [
-        ("tmpfs memory case", ["tmpfs from memory"]),
-        ("tmpfs memory case/tree", ["tmpfs from memory"]),
-        ("tmpfs memory other", []),
-    ],
-)
-def test_the_recorder_sees_where_a_tool_finds_another_directory(
-    tmp_path, monkeypatch, mount, seen
-):
-    """In a mount namespace of its own, as a container has it. A wrapper becomes the tool later, before which it proves nothing."""
-    monkeypatch.chdir(tmp_path)
-    for name in ("case/tree", "other"):
-        (tmp_path / name).mkdir(parents=True)
-    shutil.copy(shutil.which("cat"), "mdtest")
-    enter = f"mount -t {mount} && echo up && read x && exec ./mdtest"
-    words = ["unshare", "-m", "sh", "-c", enter]
-    with subprocess.Popen(words, stdin=-1, stdout=-1) as task:
-        task.stdout.readline()
-        recorder = Recorder([], directory=str(tmp_path / "case"))
-        recorder.begin()
-        recorder.take(itself(task.pid))
-        for _ in range(30):
-            recorder.look()
-        task.stdin.write(b"begin\nup\n")
-        task.stdin.flush()
-        task.stdout.readline()
-        for _ in range(10):
-            recorder.look()
-        task.stdin.close()
-    recorder.write()
-    places = [place for *_, place in read(tmp_path).each(ELSEWHERE)]
-    assert places[:1] == ([seen] if seen else [])
 
 
 def counted_in(case):

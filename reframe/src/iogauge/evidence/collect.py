@@ -332,10 +332,6 @@ def _with_notes(evidence: Evidence, job: _Job) -> Evidence:
         printed=noted.counts(observations.PRINTED),
         found=noted.counts(observations.FOUND),
         loaded=noted.loaded(),
-        elsewhere=tuple(
-            f"{', '.join(places)} (a task on {host})"
-            for host, _, places in noted.each(observations.ELSEWHERE, tuple[str, ...])
-        ),
         uncounted="; ".join(f"{host}: {text}" for host, _, text in why),
         samples=samples,
     )

@@ -75,8 +75,6 @@ class Evidence:
     #: Why the agent of a node counted nothing; empty if it counted.
     uncounted: str = ""
     loaded: tuple[Library, ...] = ()
-    #: File systems that tasks saw in the place of the case's directory.
-    elsewhere: tuple[str, ...] = ()
     found: tuple[tuple[float, int], ...] = ()
     neighbours: tuple[str, ...] = ()
     occupied: str = ""

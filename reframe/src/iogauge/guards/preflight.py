@@ -48,8 +48,7 @@ _IDENTITY = Guard(
     seen_on="ext4, XFS, btrfs, overlay, NFS, LVM, md, Lustre 2.17",
     limit="`target.type`, `target.source`, `target.uuid`",
     more="A name such as /dev/sdb1 is no identity. If the site declares neither the UUID nor a source on a network, you "
-    "get a remark, and in a gate INVALID: another file system of the same type would pass. Tools in a mount namespace of "
-    "their own see the case's directory of the first node's agent.",
+    "get a remark, and in a gate INVALID: another file system of the same type would pass.",
 )
 
 
@@ -152,11 +151,6 @@ def identity_of(case: CaseView) -> Finding:
         for executions in evidence.task_counters.values():
             for counts in executions:
                 hosts += counts.hosts
-    if evidence.elsewhere:
-        return _IDENTITY.saying(
-            "the target seen by every task",
-            "Show the target to the tool's container or mount namespace, at the same path",
-        ).invalid(f"at {evidence.directory} is {evidence.elsewhere[0]}")
     finding = identity(
         target,
         evidence.views,

@@ -120,7 +120,7 @@ class _LeadAgent:
         counters: Sequence[str] = ()
         if view:
             counters = view.counters
-        self.recorder = Recorder(counters, held_by, opened.directory)
+        self.recorder = Recorder(counters, held_by)
         self._directory = opened.directory
         self._sampler = Sampler(order.type)
         self._pipe: ControlPipe | None = None

@@ -18,17 +18,14 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 
 from iogauge.core.processes import parent
-from iogauge.core.vocabulary import ENVIRONMENT
 from iogauge.job.control_pipe import Task
 from iogauge.node.between import (
     Library,
     library_of,
 )
 from iogauge.node.counters import Reading, follow
-from iogauge.node.mounts import seen_at
 from iogauge.plan.observations import (
     ASKED,
-    ELSEWHERE,
     FOUND,
     LOADED,
     MOST_FOUND,
@@ -191,20 +188,6 @@ def _executable(pid: int) -> set[str]:
     return files
 
 
-def elsewhere(processes: Sequence[int], directory: str) -> list[str]:
-    """Return the file systems that tools among processes see at a directory, and this process does not."""
-    found = set[str]()
-    for pid in processes:
-        with contextlib.suppress(OSError):
-            program = os.path.basename(os.readlink(f"/proc/{pid}/exe"))
-            own, other = (os.readlink(f"/proc/{at}/ns/mnt") for at in ("self", pid))
-            if program in ENVIRONMENT and own != other:
-                seen, here = seen_at(directory, pid), seen_at(directory)
-                for place in seen.keys() - here.keys():
-                    found.add(f"{seen[place].type} from {seen[place].source}")
-    return sorted(found)
-
-
 class _Log:
     """What was seen of one kind, whenever it has changed."""
 
@@ -233,26 +216,25 @@ class Recorder:
     """Writes what it sees to the stage, if it has changed.
 
     ``counters`` are block devices (``MAJOR:MINOR``), the point of a mounted NFS, or the name of a
-    Lustre file system. ``held_by`` is a directory on a target whose inodes are counted, ``directory`` that of the case.
+    Lustre file system. ``held_by`` is a directory on a target whose inodes are counted.
     """
 
     def __init__(
         self,
         counters: Sequence[str],
         held_by: str | None = None,
-        directory: str = "",
     ) -> None:
         """Open the counters; what cannot be read is left out."""
         self._looks: list[Callable[[], Reading]] = []
         self._lines: list[str] = []
-        kinds = (MOVED, ASKED, LOADED, ELSEWHERE, PROCESSES, PRINTED)
+        kinds = (MOVED, ASKED, LOADED, PROCESSES, PRINTED)
         self._logs = {what: _Log(what, self._lines) for what in kinds}
         self._output = ""
         self._starting_until = self._close_until = 0.0
         self._total = self._at_begin = (0, 0)
         self._task: int | None = None
         self._libraries = Libraries()
-        self._directory, self._program, self._looks_at_task = directory, "", 0
+        self._program, self._looks_at_task = "", 0
         self._asked_before = self._asked_most = (0, 0)
         self._held_by: int | None = None
         if held_by is not None:
@@ -370,9 +352,6 @@ class Recorder:
             processes = tasks_beside(self._task)[-_MOST_PROCESSES:]
         if self._looks_at_task in _LIBRARIES_AT:
             self._logs[LOADED].note(now, self._libraries.of(processes))
-            places = elsewhere(processes, self._directory)
-            if places:
-                self._logs[ELSEWHERE].note(now, places)
 
     def _task_tree(self, most: int) -> list[int]:
         """Return the first task's processes, up to a number."""

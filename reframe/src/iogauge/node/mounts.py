@@ -130,33 +130,6 @@ def mount_by_name(path: str) -> Mount | None:
     return max(reversed(at), key=lambda mount: len(mount.point), default=None)
 
 
-def _storage(mount: Mount) -> str:
-    """Return what all mounts of a file system share: its source on a network, else its device."""
-    if ":/" in mount.source:
-        return f"{mount.type} from {mount.source}"
-    return mount.device
-
-
-def seen_at(directory: str, process: int | str = "self") -> dict[str, Mount]:
-    """Return the mounts that a process sees at a directory and below it, by what each shows there.
-
-    No path is looked at, only the kernel's list of mounts: a mount may hang.
-    """
-    table = parse_mountinfo(text("/proc", str(process), "mountinfo"))
-    seen, covers = dict[str, Mount](), None
-    for mount in table:
-        if is_within(directory, mount.point):
-            if covers is None or len(mount.point) >= len(covers.point):
-                covers = mount
-        elif is_within(mount.point, directory):
-            seen[f"{_storage(mount)} {mount.root} at {mount.point}"] = mount
-    if covers:
-        inside = os.path.relpath(directory, covers.point)
-        root = os.path.normpath(f"{covers.root}/{inside}")
-        seen[f"{_storage(covers)} {root}"] = covers
-    return seen
-
-
 def mount_id(fd: int) -> int:
     """Return the kernel's identifier of the mount of an open file (proc(5), ``mnt_id``); raises OSError."""
     with open(f"/proc/self/fdinfo/{fd}", encoding="ascii") as file:

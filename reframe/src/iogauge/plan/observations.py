@@ -38,8 +38,6 @@ ASKED: Final = "asked"
 PROCESSES: Final = "processes"
 #: Libraries between it and the kernel: :class:`iogauge.node.between.Library`.
 LOADED: Final = "loaded"
-#: File systems that tools see in the place of the case's directory: they run in a mount namespace of their own.
-ELSEWHERE: Final = "elsewhere"
 #: Bytes that the tool had printed. The output of each execution begins with none.
 PRINTED: Final = "printed"
 #: Files of the case that the agent found before each phase; it counts no more than so many.
