@@ -450,7 +450,7 @@ def _noted(data):
     heard = task_counters.TaskCounters(witnesses=tuple(told), expected=1)
     for names in (["8:0"], ["/nfs"], ["rig"]):
         heard.counted({"n1": names})
-    (found.counts(observations.PROCESSES), found.loaded())
+    (found.counts(observations.PRINTED), found.loaded())
     instants = found.instants(observations.MOVED)
     times.seconds_of_activity(instants, (0.0, 1e9), 0)
     run = stage.PhaseRun(1, "write", 0, 0.0, 1e9, "x")

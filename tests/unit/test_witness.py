@@ -19,7 +19,6 @@ from iogauge.evidence import task_counters
 from iogauge.evidence.times import (
     seconds_of_activity,
     seconds_of_asking,
-    seconds_of_jobs,
 )
 from iogauge.job import recorder as looks_at
 from iogauge.job.control_pipe import Task
@@ -290,14 +289,6 @@ def test_what_a_task_asked_for_before_and_after_is_not_of_this_execution():
         2.8, abs=0.21
     )
     assert seconds_of_asking(looks, (20, 21), {"read"}) is None
-
-
-def test_the_jobs_of_fio_live_for_so_long():
-    """fio for 0.3 s, four jobs one after the other, all for 2 s; then those of another execution."""
-    counts = [(1.0, 1), (1.3, 1), (1.4, 3), (1.5, 5), (3.5, 5), (3.6, 4), (3.7, 1)]
-    assert seconds_of_jobs([*counts, (9.0, 8)], (1.0, 4.0)) == pytest.approx(2.0)
-    assert seconds_of_jobs([(1.0, 1), (3.5, 1)], (1.0, 4.0)) is None
-    assert seconds_of_jobs([], (1.0, 4.0)) is None
 
 
 def test_the_recorder_says_when_a_tool_printed(tmp_path, monkeypatch):

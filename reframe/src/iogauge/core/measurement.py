@@ -98,8 +98,6 @@ class ToolOutput:
     extra_bytes: Mapping[str, int] = field(default_factory=dict)
     #: All phases began and ended together, as reads and writes of one job do.
     at_once: bool = False
-    #: The tool has a process for each of its jobs while they work, and none before.
-    job_processes: bool = False
     #: ``parameters`` name all options of the jobs, also those that nobody gave.
     all_options: bool = False
     #: ``command`` is that of the tool that this one watched.

@@ -328,7 +328,6 @@ def _with_notes(evidence: Evidence, job: _Job) -> Evidence:
         evidence,
         moved=noted.instants(observations.MOVED),
         asked=noted.instants(observations.ASKED),
-        processes=noted.counts(observations.PROCESSES),
         printed=noted.counts(observations.PRINTED),
         found=noted.counts(observations.FOUND),
         loaded=noted.loaded(),

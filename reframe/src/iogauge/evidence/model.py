@@ -43,7 +43,7 @@ class Evidence:
 
     ``moved`` says when the target's devices moved bytes, as the first node saw it. ``found`` says how many files
     the case's directory held there before each phase, :data:`~iogauge.plan.observations.MOST_FOUND` at most. ``asked`` says when
-    the first task there passed bytes to the kernel, ``processes`` how many it had, and ``printed`` when the tool printed.
+    the first task there passed bytes to the kernel, and ``printed`` when the tool printed.
     ``loaded`` are the libraries between its first task and the kernel.
 
     ``opened`` is the first node's view before anything was written, ``passed_on`` what the target
@@ -70,7 +70,6 @@ class Evidence:
     task_counters: Mapping[str, tuple[TaskCounters, ...]] = field(default_factory=dict)
     moved: tuple[Instant, ...] = ()
     asked: tuple[Instant, ...] = ()
-    processes: tuple[tuple[float, int], ...] = ()
     printed: tuple[tuple[float, int], ...] = ()
     #: Why the agent of a node counted nothing; empty if it counted.
     uncounted: str = ""

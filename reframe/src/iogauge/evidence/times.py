@@ -16,8 +16,6 @@ _MOST_TRIMMED = 0.25
 #: Share of the mean rate of an execution below which it rests, if that lasts so long.
 _HARDLY = 0.1
 _REST_S = 0.1
-#: Processes of fio before it starts its jobs.
-_WITHOUT_JOBS = 1
 
 
 def seconds_of_activity(
@@ -125,25 +123,6 @@ def longest_silence(
             since, so_far = time, count
         last = time
     return longest
-
-
-def seconds_of_jobs(
-    counts: Sequence[tuple[float, int]], span: tuple[float, float]
-) -> float | None:
-    """Return the seconds, at least, in which fio had all of its jobs at once; None if it made no process for them.
-
-    ``counts`` are the processes of fio: itself, and one for each job. A number counts only if two looks in succession
-    found it.
-    """
-    within = [look for look in counts if span[0] <= look[0] <= span[1]]
-    most = _WITHOUT_JOBS
-    for (_, before), (_, count) in pairwise(within):
-        if count == before:
-            most = max(most, count)
-    if most == _WITHOUT_JOBS:
-        return None
-    times = [time for time, count in within if count == most]
-    return times[-1] - times[0]
 
 
 def files_changed(instants: Sequence[Instant], span: tuple[float, float]) -> int | None:

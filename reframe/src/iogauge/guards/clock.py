@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from iogauge.core.text import because
 from iogauge.core.units import format_seconds
+from iogauge.core.vocabulary import MDTEST
 from iogauge.evidence import times
 from iogauge.guards.agreement import (
     CLOCK,
@@ -28,9 +29,6 @@ _STARTS_S = 20.0
 _START_OF_NODE_S = 0.1
 #: Bytes that are too few to say for how long they moved.
 _TIMED_BYTES = 1 << 20
-_MAKES_FILES = {"create", "precreate", "benchmark"}
-#: What a tool does in an execution of which it reports all.
-_REPORTED = {"create", "stat", "remove"}
 
 _SECONDS = Guard(
     name="G4 clock",
@@ -44,8 +42,7 @@ _SECONDS = Guard(
     "times a second, and more often while a phase begins. No execution of fio reports fewer seconds than fio was told to "
     "run. A tool may work for a quarter longer than it reports, and a second; an mdtest that only asks for the status of "
     "files may work a ninth longer, and half a second. If more than half of the executions work longer, the case is "
-    "INVALID. mdtest works from the line with the number of its files to its results. fio works while all of its jobs have "
-    "processes; its buffered writes are left out. If only the run time bounds the seconds of all executions, you get a "
+    "INVALID. mdtest works from the line with the number of its files to its results. If only the run time bounds the seconds of all executions, you get a "
     "remark. On a node that others keep busy, a contradiction is CONTAMINATED: there a healthy tool "
     "waits for a processor.",
 )
@@ -136,25 +133,13 @@ def _working(execution: Execution) -> tuple[float | None, Tolerance]:
     """Return the seconds in which an execution did hardly more than what it times, at least, and by how much they may
     differ; None if unknown.
 
-    mdtest prints how many files there are when all tasks are connected, and its results at the end. fio makes a
-    process for each job when its files are laid out.
+    mdtest prints how many files there are when all tasks are connected, and its results at the end.
     """
-    phase, output, case = execution.view, execution.output, execution.case
+    output, case = execution.output, execution.case
     span, parameters = execution.span, output.parameters
-    if span is None or not execution.counts.of_tasks or phase.plan.pauses:
+    if output.tool != MDTEST or execution.view.plan.pauses or span is None:
         return None, _WORK
     done = {reported.name for reported in output.but_trees}
-    if output.job_processes:
-        # What is written to the page cache may reach storage after the tool has stopped its clock.
-        timed = phase.access.o_direct or phase.access.direction == "read"
-        if "ramp_time" in parameters or not (timed or done <= _REPORTED):
-            return None, _WORK
-        return times.seconds_of_jobs(case.evidence.processes, span), _WORK
-    reports_all = done <= _REPORTED
-    if output.tool == "mdtest":
-        reports_all = done <= _REPORTED | {"read"}
-    if not reports_all:
-        return None, _WORK
     begins_at, iterations = parameters.get("begins_at"), parameters.get("iterations")
     begins = begins_at if isinstance(begins_at, int) else 1
     worked, work = times.longest_silence(case.evidence.printed, span, begins), _WORK
@@ -211,7 +196,7 @@ def _asking(execution: Execution) -> float | None:
     span, output = execution.span, execution.output
     names = {phase.name for phase in output.phases}
     ways = names & {"read", "write"}
-    if output.totals or names & _MAKES_FILES:
+    if output.totals or "create" in names:
         # What makes files may also write data to them; without data nothing is known. IO500 does all of this.
         ways = {"read", "write"}
     if span is None or not ways:

@@ -31,7 +31,6 @@ from iogauge.plan.observations import (
     MOST_FOUND,
     MOVED,
     PRINTED,
-    PROCESSES,
     append,
     line_of,
     note,
@@ -227,7 +226,7 @@ class Recorder:
         """Open the counters; what cannot be read is left out."""
         self._looks: list[Callable[[], Reading]] = []
         self._lines: list[str] = []
-        kinds = (MOVED, ASKED, LOADED, PROCESSES, PRINTED)
+        kinds = (MOVED, ASKED, LOADED, PRINTED)
         self._logs = {what: _Log(what, self._lines) for what in kinds}
         self._output = ""
         self._starting_until = self._close_until = 0.0
@@ -257,7 +256,6 @@ class Recorder:
     def begin(self, output: str = "", server: int | None = None) -> None:
         """Look often for a while: a phase begins. Its tool prints to the file ``output``, or its ``server`` does the work."""
         self._output = output
-        self._logs[PROCESSES].settle()
         self._task, self._looks_at_task = server, 0
         # A server has worked in earlier phases.
         self._asked_before = asked_by(self._task_tree(_MANY_PROCESSES))
@@ -342,7 +340,6 @@ class Recorder:
         written = max(asked[1] - before[1], highest[1])
         self._asked_most = read, written
         self._logs[ASKED].note(now, [read, written])
-        self._logs[PROCESSES].note(now, len(processes))
         with contextlib.suppress(OSError):
             program = os.readlink(f"/proc/{processes[-1]}/exe")
             if program != self._program:

@@ -34,8 +34,6 @@ TASKS: Final = "tasks"
 MOVED: Final = "moved"
 #: Bytes that the first task of the first node passed to read(2) and write(2).
 ASKED: Final = "asked"
-#: Processes of that task: the tool, and what it has started.
-PROCESSES: Final = "processes"
 #: Libraries between it and the kernel: :class:`iogauge.node.between.Library`.
 LOADED: Final = "loaded"
 #: Bytes that the tool had printed. The output of each execution begins with none.

@@ -123,7 +123,6 @@ def parse_json(text: str) -> ToolOutput:
         nodes = len({str(member(part, "hostname", where)) for part in parts})
     return ToolOutput(
         tool="fio",
-        job_processes=True,
         version=version,
         phases=tuple(phases),
         tasks=_tasks(parts, shared, on_servers),
