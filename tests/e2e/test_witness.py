@@ -297,7 +297,7 @@ def test_a_slow_clock_and_a_disk_that_does_not_count(make_rig, devices, clock):
     with uncounted(devices.last), capped(devices.last, read=20 * MIB, written=20 * MIB):
         run = rig.run(*IOR_DIRECT)
     run.never_passed(
-        "G4 clock: the tool reports .*; its bytes moved for .* .asked for by its first task."
+        "G4 seconds: the tool reports .*; its bytes moved for .* .asked for by its first task."
     )
     assert {verdict_of(metric) for metric in run.record["metrics"]} == {"INVALID"}
 

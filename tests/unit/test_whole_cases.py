@@ -372,7 +372,7 @@ UNTRUE = {
         "the tool warned": said("read", warnings=("incorrect data",)),
         "the tool tells no bytes": said("read", bytes_moved=None),
     },
-    ("G4 clock", INVALID): {
+    ("G4 seconds", INVALID): {
         "a clock at half speed, direct": slowed("write", 2.0),
         "a clock at half speed, buffered": (data(o_direct=False), slowed("read", 2.0)),
         "a clock at half speed on btrfs": (data("btrfs"), slowed("read", 2.0)),
@@ -390,7 +390,7 @@ UNTRUE = {
             c.slow_clock("write", 0.5)
         ),
     },
-    ("G4 clock", CONTAMINATED): {
+    ("G4 seconds", CONTAMINATED): {
         "a clock at half speed on a busy node": lambda c: busy(
             c.slow_clock("write", 2.0)
         )

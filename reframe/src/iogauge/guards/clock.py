@@ -31,7 +31,7 @@ _START_OF_NODE_S = 0.1
 _TIMED_BYTES = 1 << 20
 
 _SECONDS = Guard(
-    name="G4 clock",
+    name="G4 seconds",
     must="no execution reports more seconds than its processes ran, or fewer than its bytes took on the target",
     remedy="The tool's clock is wrong. Look for a preloaded library, or another tool of this name",
     against="b: a preloaded libfaketime ran the tool's clock at half speed, and doubled the rate",

@@ -124,25 +124,18 @@ _LINE_BYTES = 32 << 20
 _FILE_BYTES = 1 << 40
 
 
-def read_records(file: Path) -> Iterator[Record | Damaged]:
-    """Yield the records of one session in order.
-
-    Lines that cannot be parsed as records are yielded as :class:`Damaged`. Raises OSError if the
-    file cannot be read.
-    """
-    for line in read_lines(file):
-        if isinstance(line.values, Damaged):
-            yield line.values
-            continue
-        try:
-            yield Record.from_json(line.values)
-        except (TypeError, ValueError) as error:
-            yield Damaged(file, line.number, str(error))
-
-
 def read_whole(file: Path) -> Iterator[Record | Damaged]:
-    """Yield as :func:`read_records` does; a file that cannot be read is damaged in line 0."""
+    """Yield the records of one session in order, and as :class:`Damaged` what is none; a file that cannot be read is damaged in
+    line 0.
+    """
     try:
-        yield from read_records(file)
+        for line in read_lines(file):
+            if isinstance(line.values, Damaged):
+                yield line.values
+                continue
+            try:
+                yield Record.from_json(line.values)
+            except (TypeError, ValueError) as error:
+                yield Damaged(file, line.number, str(error))
     except OSError as error:
         yield Damaged(file, 0, f"cannot be read: {error.strerror or error}")
