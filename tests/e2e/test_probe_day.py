@@ -98,5 +98,10 @@ def test_a_day_with_a_slow_disk_slow_writes_and_a_slow_node(tmp_path, monkeypatc
         assert found[1].factors["data"] > 2
         assert states[122].status in (1, 2)
         assert not states[135].is_slow
-        assert "Slow on n2 too: look at the target" in states[287].text
+
+        def told():
+            state = probe_command._state("mine:mnt", start + 287 * MINUTES)
+            assert f"{own}: as usual; look at n2 first" in state.text
+
+        assert as_node("n2", told) == 0
         assert os.listdir(target) == []

@@ -146,13 +146,18 @@ def parse_stream(texts: Mapping[str, str], clients: int) -> ToolOutput:
     before = _mean(rates, 1.0, failed_s)
     recovered_s = max(mended_s, stalled_s + outage_s)
     marks = {"fails": failed_s, "mended": mended_s, "as before": recovered_s}
+    notes = {
+        "outage_s": f"on {worst.host}, after {stalled_s:.1f} s; it failed after {failed_s:.1f} s"
+    }
     unsettled = {}
     while _mean(rates, recovered_s, recovered_s + _HOLDS_S) < _RECOVERED * before:
         recovered_s += STEP_S
         marks["as before"] = recovered_s
         if recovered_s + _HOLDS_S > seconds:
             why = f"not {_RECOVERED:.0%} of {before:.0f} MiB/s again within {seconds - failed_s:.0f} s: raise limits.phase_seconds"
+            notes["recovery_s"] = why
             unsettled["recovery_s"] = Unsettled(math.inf, why)
+            unsettled["after_bw"] = Unsettled(_NOTHING, why)
             del marks["as before"]
             break
     calls, errors = 0, list[str]()
@@ -179,10 +184,7 @@ def parse_stream(texts: Mapping[str, str], clients: int) -> ToolOutput:
         bytes_moved=sum(report.bytes for report in reports),
     )
     seen = [f"{len(errors)} error(s) seen by programs", *errors[:1]]
-    notes = {
-        "outage_s": f"on {worst.host}, after {stalled_s:.1f} s; it failed after {failed_s:.1f} s",
-        "succeeded": "; ".join(seen),
-    }
+    notes["succeeded"] = "; ".join(seen)
     parameters = {"bandwidths": rates, "marks": marks}
     return _output(
         reports, phase, notes=notes, parameters=parameters, unsettled=unsettled
