@@ -14,6 +14,7 @@ compares itself with earlier gates of the same selection, which is the words on 
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import os
 import re
@@ -57,7 +58,9 @@ def with_variables(arguments: Sequence[str]) -> list[str]:
     """
     settled = list(arguments)
     for place, word in enumerate(arguments):
-        start = "--setvar=" if word.startswith("--setvar=") else ""
+        start = ""
+        if word.startswith("--setvar="):
+            start = "--setvar="
         if start or (place and arguments[place - 1] in ("-S", "--setvar")):
             settled[place] = start + _with_bytes(word.removeprefix(start))
     return settled
@@ -158,20 +161,16 @@ def noted(notes: str) -> tuple[dict[str, NotedPlace], dict[str, NotedCase]]:
 
     Raises ValueError or TypeError for notes of another form.
     """
-    values = [untrusted.parse_json(line) for line in notes.splitlines()]
-    # ReFrame imports the package of the checks, which notes the places, more than once.
-    return (
-        {
-            one["place"]: untrusted.build(NotedPlace, one)
-            for one in values
-            if "place" in one
-        },
-        {
-            one["hash"]: untrusted.build(NotedCase, one)
-            for one in values
-            if "hash" in one
-        },
-    )
+    places: dict[str, NotedPlace] = {}
+    cases: dict[str, NotedCase] = {}
+    for line in notes.splitlines():
+        fact = untrusted.parse_json(line)
+        # ReFrame imports the package of the checks, which notes the places, more than once.
+        if "place" in fact:
+            places[fact["place"]] = untrusted.build(NotedPlace, fact)
+        if "hash" in fact:
+            cases[fact["hash"]] = untrusted.build(NotedCase, fact)
+    return places, cases
 
 
 def select(listed: Sequence[str], notes: str) -> Selected:
@@ -182,7 +181,7 @@ def select(listed: Sequence[str], notes: str) -> Selected:
     places, cases = noted(notes)
     runnable: list[str] = []
     left_out: list[UnrunCase] = []
-    unfit: list[str] = []
+    unfit: dict[str, None] = {}
     fit: set[str] = set()
     derived: set[bool] = set()
     for name in listed:
@@ -190,23 +189,23 @@ def select(listed: Sequence[str], notes: str) -> Selected:
         if case is None or case.runs_on:
             runnable.append(name)
             derived.add(case is not None and case.derived)
-        if case is not None:
-            lacking = [
-                out for place in places.values() for out in _lacking(case, place)
-            ]
-            left_out += lacking
-            if lacking or case.runs_on:
-                fit.add(case.check)
-            else:
-                unfit.append(case.check)
+        if case is None:
+            continue
+        before = len(left_out)
+        for place in places.values():
+            left_out += _lacking(case, place)
+        if case.runs_on or len(left_out) > before:
+            fit.add(case.check)
+        else:
+            unfit[case.check] = None
     systems = dict.fromkeys(place.partition(":")[0] for place in places)
     return Selected(
-        tuple(listed),
-        tuple(runnable),
-        frozenset(derived),
-        tuple(left_out),
-        tuple(check for check in dict.fromkeys(unfit) if check not in fit),
-        tuple(systems),
+        listed=tuple(listed),
+        runnable=tuple(runnable),
+        derived=frozenset(derived),
+        left_out=tuple(left_out),
+        unfit=tuple(check for check in unfit if check not in fit),
+        systems=tuple(systems),
     )
 
 
@@ -221,22 +220,17 @@ def _lacking(case: NotedCase, place: NotedPlace) -> Iterable[UnrunCase]:
     holder = f"partition {place.place}"
     why: Mapping[str, str] = _PARTITION_LACKS
     if not missing:
-        found = [
-            (lacks, environment)
-            for environment in place.environments
-            if (
-                lacks := _missing(
-                    case.environments, {environment.name}, environment.features
-                )
-            )
-        ]
-        if not found:
+        nearest: NotedEnvironment | None = None
+        for environment in place.environments:
+            names = {environment.name}
+            lacks = _missing(case.environments, names, environment.features)
+            if lacks and (nearest is None or len(lacks) < len(missing)):
+                missing, nearest = lacks, environment
+        if nearest is None:
             return
-        missing, nearest = min(found, key=lambda one: len(one[0]))
         holder, why = f"environment {nearest.name}", nearest.why
-    reasons = dict.fromkeys(
-        why.get(name, f"{place.place} declares none") for name in missing
-    )
+    none = f"{place.place} declares none"
+    reasons = dict.fromkeys(why.get(name, none) for name in missing)
     yield UnrunCase(
         check=case.check,
         case=case.case,
@@ -257,12 +251,17 @@ def _missing(
     """
     if "*" in asked or set(asked) & set(names):
         return []
-    lacks = [
-        [word[1:] for word in spec.split() if word[1:] not in features]
-        for spec in asked
-        if spec.startswith("+")
-    ]
-    return min(lacks, key=len, default=None)
+    fewest: list[str] | None = None
+    for spec in asked:
+        if not spec.startswith("+"):
+            continue
+        lacks = []
+        for word in spec.split():
+            if word[1:] not in features:
+                lacks.append(word[1:])
+        if fewest is None or len(lacks) < len(fewest):
+            fewest = lacks
+    return fewest
 
 
 #: Most sessions of a selection to look back at; a run with derived checks has two.
@@ -291,24 +290,18 @@ class Unmeasured:
 
 def joined_unmeasured(lacks: Sequence[Unmeasured]) -> Unmeasured:
     """Return what several sessions did not measure, as if they were one session."""
-    left_out: list[UnrunCase] = []
-    unfit: list[str] = []
-    unmatched: list[str] = []
-    gone: list[str] = []
-    for one in lacks:
-        left_out += one.left_out
-        unfit += one.unfit
-        unmatched += one.unmatched
-        gone += one.gone
-    return Unmeasured(
-        gate=any(one.gate for one in lacks),
-        accepted=any(one.accepted for one in lacks),
-        left_out=tuple(left_out),
-        unfit=tuple(unfit),
-        unmatched=tuple(unmatched),
-        gone=tuple(gone),
-        nothing=next((one.nothing for one in lacks if one.nothing), ""),
-    )
+    joined = Unmeasured()
+    for lack in lacks:
+        joined = Unmeasured(
+            gate=joined.gate or lack.gate,
+            accepted=joined.accepted or lack.accepted,
+            left_out=joined.left_out + lack.left_out,
+            unfit=joined.unfit + lack.unfit,
+            unmatched=joined.unmatched + lack.unmatched,
+            gone=joined.gone + lack.gone,
+            nothing=joined.nothing or lack.nothing,
+        )
+    return joined
 
 
 def save_unmeasured(file: Path, unmeasured: Unmeasured) -> None:
@@ -340,30 +333,28 @@ def seen_before(
     """
     sessions_of: dict[CaseKey, str] = {}
     sessions, accepted = 0, False
-    for file in sorted(
-        folder.glob("*.jsonl"), key=lambda path: path.name, reverse=True
-    ):
+    for file in sorted(folder.glob("*.jsonl"), reverse=True):
         if file.stem in mine:
             continue
         try:
-            records = (
-                record for record in journal.read(file) if isinstance(record, dict)
-            )
+            # Of most files the first record is enough.
+            records = (each for each in journal.read(file) if isinstance(each, dict))
             first = next(records, None)
         except OSError:  # ``iogauge history`` reports files that cannot be read
             continue
         if first is None or first.get("selection") != chosen:
             continue
-        if sessions == _SESSIONS or (accepted and not first.get("accepts")):
+        accepts = bool(first.get("accepts"))
+        if sessions == _SESSIONS or (accepted and not accepts):
             break
-        sessions, accepted = sessions + 1, bool(first.get("accepts"))
-        for record in (first, *records):
-            if not record.get("pinned"):
-                with contextlib.suppress(KeyError):  # ``iogauge history`` reports it
-                    case = (record["partition"], record["environment"], record["case"])
-                    sessions_of.setdefault(
-                        (str(case[0]), str(case[1]), str(case[2])), file.stem
-                    )
+        sessions, accepted = sessions + 1, accepts
+        for record in itertools.chain([first], records):
+            if record.get("pinned"):
+                continue
+            with contextlib.suppress(KeyError):  # ``iogauge history`` reports it
+                case = (record["partition"], record["environment"], record["case"])
+                partition, environment, name = map(str, case)
+                sessions_of.setdefault((partition, environment, name), file.stem)
     return sessions_of
 
 
@@ -371,12 +362,19 @@ def gone(
     before: Mapping[CaseKey, str], records: Iterable[Record], system: str
 ) -> list[str]:
     """Return a line for each case that was recorded before and is not now."""
-    now = {(r.partition, r.environment, r.case) for r in records if r.system == system}
-    return [
-        f"{short_name(name)} ({system}:{partition}, {environment}) was recorded in {session}, and is gone"
-        for (partition, environment, name), session in sorted(before.items())
-        if (partition, environment, name) not in now
-    ]
+    now = set()
+    for record in records:
+        if record.system == system:
+            now.add((record.partition, record.environment, record.case))
+    lines = []
+    for key, session in sorted(before.items()):
+        if key not in now:
+            partition, environment, name = key
+            where = f"{system}:{partition}, {environment}"
+            lines.append(
+                f"{short_name(name)} ({where}) was recorded in {session}, and is gone"
+            )
+    return lines
 
 
 def without_match(
@@ -416,33 +414,37 @@ def without_match(
             )
         return _hint(pattern, checks)
 
-    named = [
-        f"-n {pattern} selects no case{why(pattern)}"
-        for pattern in values(arguments, "-n", "--name")
-        if not fits(pattern, runnable)
-    ]
+    named = []
+    for pattern in values(arguments, "-n", "--name"):
+        if not fits(pattern, runnable):
+            named.append(f"-n {pattern} selects no case{why(pattern)}")
     return [*named, *excluded]
 
 
 def values(arguments: Sequence[str], short: str, long: str) -> list[str]:
     """Return the values of an option of ReFrame on its command line, in their order."""
-    return [
-        after if word in (short, long) else word.partition("=")[2]
-        for word, after in zip(arguments, [*arguments, ""][1:], strict=True)
-        if word in (short, long) or word.startswith(f"{long}=")
-    ]
+    found = []
+    for word, after in zip(arguments, [*arguments, ""][1:], strict=True):
+        if word in (short, long):
+            found.append(after)
+        elif word.startswith(f"{long}="):
+            found.append(word.partition("=")[2])
+    return found
 
 
 def _unknown_tags(
     arguments: Sequence[str], short: str, long: str, does: str
 ) -> list[str]:
     """Return a sentence for each value of ``-t`` or ``-T`` that fits no tag; ReFrame says nothing."""
-    return [
-        f"{short} {pattern} {does} no case{did_you_mean(pattern.strip('^$'), vocabulary.TAGS)}"
-        f" (tags: {', '.join(sorted(vocabulary.TAGS))})"
-        for pattern in values(arguments, short, long)
-        if not any(re.search(pattern, tag) for tag in vocabulary.TAGS)
-    ]
+    sentences, tags = [], sorted(vocabulary.TAGS)
+    for pattern in values(arguments, short, long):
+        if any(re.search(pattern, tag) for tag in tags):
+            continue
+        hint = did_you_mean(pattern.strip("^$"), tags)
+        sentences.append(
+            f"{short} {pattern} {does} no case{hint} (tags: {', '.join(tags)})"
+        )
+    return sentences
 
 
 def _hint(pattern: str, checks: Collection[str]) -> str:
@@ -450,4 +452,6 @@ def _hint(pattern: str, checks: Collection[str]) -> str:
     if " " in pattern:
         return did_you_mean(pattern, checks)
     check = re.split(r"[^\w]", pattern.lstrip("^"))[0]
-    return did_you_mean(check, () if check in checks else checks)
+    if check in checks:
+        return ""
+    return did_you_mean(check, checks)
