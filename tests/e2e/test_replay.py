@@ -23,7 +23,7 @@ import pytest
 import yaml
 
 from e2e.rig import ROOT, Rig, processes, program_of, verdict_of
-from iogauge.node.kinds import traits
+from iogauge.node.kinds import kind_of
 from iogauge.site import stack
 from support.depth import FULL
 from support.replay.figures import case_key
@@ -193,7 +193,7 @@ class Replay(Rig):
             # The nodes are not this machine, whose cores are too few for the tasks (G15).
             extras.setdefault("hosts", [f"n{number}" for number in range(1, 41)])
             kind = extras["target"]["type"]
-            known = traits(kind)
+            known = kind_of(kind)
             path = self.target / name
             striping = TARGETS.get((self.name, name))
             assert bool(striping) == (kind == "lustre"), (

@@ -17,7 +17,7 @@ def disk():
     """A directory on a file system with storage behind it."""
     with tempfile.TemporaryDirectory(prefix="iogauge-test-", dir="/var/tmp") as name:
         mount = mounts.find_mount(name)
-        if mount is None or kinds.traits(mount.type).cache != "page-cache":
+        if mount is None or kinds.kind_of(mount.type).cache != "page-cache":
             pytest.skip(
                 f"/var/tmp is on {mount and mount.type}: it has no page cache to empty"
             )

@@ -14,7 +14,7 @@ from iogauge.core import processes
 from iogauge.core.paths import project_root
 from iogauge.job import opening
 from iogauge.node import view
-from iogauge.node.kinds import Traits
+from iogauge.node.kinds import Kind
 from iogauge.workspace import directory, lock
 from iogauge_extras.page import page
 from iogauge_extras.probe import (
@@ -287,7 +287,7 @@ def test_another_file_system_in_the_targets_place_is_refused(extras):
 
 def test_a_read_that_a_cache_answers_does_not_count(tmp_path):
     """Without O_DIRECT, and with a client whose cache cannot be emptied, there is no figure of a read."""
-    line = small_load.measure(str(tmp_path), Traits("opaque", False), START)
+    line = small_load.measure(str(tmp_path), Kind(), START)
     assert (line.read, line.read_ms) == (0, 0)
     assert "target.cache: opaque" in line.unproven
     assert min(line.write, line.create, line.unlink) > 0

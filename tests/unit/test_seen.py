@@ -155,7 +155,7 @@ def test_g19_gives_no_credit_for_what_only_reads():
     for name in ("write", "read"):
         seen = said(case(), name, operations=1000).phase(name)
         (one,) = seen.executions
-        assert seen.case.traits.accounts
+        assert seen.case.kind.accounts
         assert (others._beside(one).written > 0) == (name == "write"), name
         stats = (replace(one.output.phases[0], name="stat"),)
         assert (

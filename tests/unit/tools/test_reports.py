@@ -12,7 +12,7 @@ import pytest
 
 from iogauge.core.measurement import ToolOutputError
 from iogauge.evidence import collect
-from iogauge.node.kinds import traits
+from iogauge.node.kinds import kind_of
 from iogauge.node.mounts import fsname_of, parse_mountinfo, upper_directory
 from iogauge.tools.fio import output as fio
 from iogauge.tools.ior import output as ior
@@ -220,7 +220,7 @@ ThinkParQ/beegfs#115 page-cache unknown / /mnt/b rw - beegfs beegfs_nodev rw,cfg
 def test_what_a_mount_promises(told):
     report, cache, direct, line = told.split(" ", 3)
     (mount,) = parse_mountinfo(f"876 663 0:157 {line}\n")
-    known = traits(mount.type)
+    known = kind_of(mount.type)
     assert (known.cache, known.honours_o_direct) == (cache, direct == "passes"), report
     assert fsname_of(mount.source) == "*"
     assert upper_directory(mount) == ("/tmp/w/o" if "upperdir" in line else None)

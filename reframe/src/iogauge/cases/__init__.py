@@ -20,5 +20,5 @@ from iogauge.cases.ior import IorCheck, PinnedFilesCheck
 from iogauge.cases.mdtest import MdtestCheck
 from iogauge.cases.storage import StorageCheck
 from iogauge.core import vocabulary
-from iogauge.node.kinds import traits
+from iogauge.node.kinds import kind_of
 from iogauge.node.lustre.request import Layout

@@ -19,7 +19,7 @@ from iogauge.guards.preflight import expected_settings
 from iogauge.node import probes
 from iogauge.node.host import usable_cores
 from iogauge.node.kernel import memory_bytes
-from iogauge.node.kinds import traits
+from iogauge.node.kinds import kind_of
 from iogauge.node.layers import loop_remedy
 from iogauge.node.view import View, look
 from iogauge.site import programs
@@ -92,7 +92,7 @@ def promises(target: Target, view: View) -> Iterator[Answer]:
     """Look at what the stack below the mount takes away."""
     note = partial(Answer, "note", f"target {target.path}")
     kind = view.mount.type
-    known = traits(kind).over(view.below)
+    known = kind_of(kind).over(view.below)
     if known.cache == "memory":
         text = f"memory, not storage ({known.why or kind}): every figure is INVALID"
         yield note(text, "choose a directory on storage")

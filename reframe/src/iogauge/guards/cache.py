@@ -54,23 +54,23 @@ def client_cache(phase: PhaseView) -> Finding | None:
     access, case = phase.access, phase.case
     if access.direction != "read" and access.task_offset is None:
         return None
-    nodes, traits, offset = case.plan.nodes, case.traits, _confirmed_offset(phase)
+    nodes, kind, offset = case.plan.nodes, case.kind, _confirmed_offset(phase)
     enough, says_memory = _enough(case)
     guard = CLIENT_CACHE.saying(
         "O_DIRECT that the file system honours, or readers on another node (N >= 2, Q mod N != 0), or "
         f"V >= {case.extras.limits.memory_factor:g} M, or a page cache proven empty before each read",
-        loop_remedy(traits.why),
+        loop_remedy(kind.why),
     )
-    if phase.bytes_per_node and not loop_remedy(traits.why):
+    if phase.bytes_per_node and not loop_remedy(kind.why):
         remedy = CLIENT_CACHE.remedy
-        if traits.honours_o_direct:
+        if kind.honours_o_direct:
             remedy += ", the O_DIRECT variant,"
         size = format_bytes(enough * nodes)
         guard = guard.saying(remedy=f"{remedy} or raise limits.case_bytes to {size}")
-    if traits.cache == "memory":
+    if kind.cache == "memory":
         guard = guard.saying(remedy="Choose a directory on storage")
-        return guard.invalid(f"{_MEMORY}{because(traits.why)}")
-    if access.o_direct and traits.honours_o_direct:
+        return guard.invalid(f"{_MEMORY}{because(kind.why)}")
+    if access.o_direct and kind.honours_o_direct:
         return _past_the_cache(phase, guard.ok("O_DIRECT"))
     # Each node has a page cache, but containers of one kernel over one mount share one.
     page_caches = len({view.cache_id for view in case.evidence.views})
@@ -83,7 +83,7 @@ def client_cache(phase: PhaseView) -> Finding | None:
     how = f"buffered read, shifted by {offset or 0} of {nodes} node(s), which have {page_caches} page cache(s)"
     if access.o_direct:
         how = "O_DIRECT, which this file system is not known to honour"
-    saw = how + because(traits.why)
+    saw = how + because(kind.why)
     if phase.bytes_per_node:
         saw += f", {size} against {says_memory}"
     if not access.evict:
@@ -102,7 +102,7 @@ def _why_not_emptied(phase: PhaseView, evictions: Sequence[Eviction]) -> str:
     """Return why the page caches are not proven empty before each read; empty if they are."""
     case = phase.case
     expected = case.plan.repetitions * case.plan.nodes
-    if case.traits.cache == "opaque":
+    if case.kind.cache == "opaque":
         return "the target has a cache that cannot be checked"
     if len(evictions) != expected:
         return f"the page cache was emptied {len(evictions)} times of {expected}"
@@ -170,7 +170,7 @@ def _left_in_memory(phase: PhaseView) -> str:
     What was there before a read proves nothing.
     """
     case, way = phase.case, phase.access.direction
-    if not (case.kind.past_pages and case.traits.honours_o_direct):
+    if not (case.kind.past_pages and case.kind.honours_o_direct):
         return ""
     for planned in case.plan.repeat:
         if planned.access.direction == way and not planned.access.o_direct:
@@ -210,7 +210,7 @@ def write_back(phase: PhaseView) -> Finding | None:
     """Return G2 for writes."""
     if phase.access.direction != "write":
         return None
-    case, access, traits = phase.case, phase.access, phase.case.traits
+    case, access, kind = phase.case, phase.access, phase.case.kind
     enough, says_memory = _enough(case)
     synced = "fsync in the timed region" if access.fsync else "no fsync"
     way = "O_DIRECT" if access.o_direct else "buffered"
@@ -222,16 +222,16 @@ def write_back(phase: PhaseView) -> Finding | None:
     elsewhere = guard.saying(
         remedy="Choose a directory on storage. In a container, /sys must show its devices"
     )
-    if traits.cache == "memory":
-        return elsewhere.invalid(f"{saw}, {_MEMORY}{because(traits.why)}")
-    if access.o_direct and traits.honours_o_direct:
+    if kind.cache == "memory":
+        return elsewhere.invalid(f"{saw}, {_MEMORY}{because(kind.why)}")
+    if access.o_direct and kind.honours_o_direct:
         return _past_the_cache(phase, guard.ok(saw))
     if phase.bytes_per_node >= enough:
         return guard.ok(saw)
     if not access.fsync:
-        return guard.invalid(saw + because(traits.why))
-    if traits.unsynced:
-        why = because(traits.unsynced)
+        return guard.invalid(saw + because(kind.why))
+    if kind.unsynced:
+        why = because(kind.unsynced)
         return elsewhere.invalid(
             f"{saw}, but an fsync need not reach the storage here{why}"
         )

@@ -139,7 +139,7 @@ def _moved_by(execution: Execution, way: str) -> list[ReportedFigure]:
                 saw = f"{source} {format_bytes(asked)}"
                 bounds.append(Bounds(saw, least=reported + 1))
             figures += _called(execution, way)
-    if counts.speaks_of_tasks and case.traits.accounts:
+    if counts.speaks_of_tasks and case.kind.accounts:
         bounds += _moved_for_tasks(execution, way, reported)
     bounds += _under_the_mount(execution, way)
     if counts.complete:
@@ -208,14 +208,12 @@ def storage(phase: PhaseView) -> Finding | None:
     """Return G9 for metadata: the target is storage, and the files of each execution are there."""
     if phase.access.direction != "metadata":
         return None
-    case, traits = phase.case, phase.case.traits
-    if traits.cache == "memory":
+    case, kind = phase.case, phase.case.kind
+    if kind.cache == "memory":
+        return _STORAGE.invalid(f"the target is memory, not storage{because(kind.why)}")
+    if kind.unsynced:
         return _STORAGE.invalid(
-            f"the target is memory, not storage{because(traits.why)}"
-        )
-    if traits.unsynced:
-        return _STORAGE.invalid(
-            f"an fsync need not reach the storage here{because(traits.unsynced)}"
+            f"an fsync need not reach the storage here{because(kind.unsynced)}"
         )
     names = {part.name for part in phase.tool_phases}
     unseen = None

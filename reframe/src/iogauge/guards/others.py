@@ -189,7 +189,7 @@ def _foreign(
             again += mine.read
         requests = _requests(execution, mine)
         own += Reading(mine.read, mine.written, requests) + _beside(execution)
-    if not known or not (case.traits.accounts or case.on_network):
+    if not known or not (case.kind.accounts or case.on_network):
         return _Foreign(0.0, "no counter can be compared with the tasks' bytes")
     read = max(0, counted.read - own.read)
     written = max(0, counted.written - round(own.written * case.copies[1]))
@@ -233,7 +233,7 @@ def _requests(execution: Execution, own: Reading) -> int | None:
 def _beside(execution: Execution) -> Reading:
     """Return the bytes that an execution may move beside its data."""
     view, case, output = execution.view, execution.case, execution.output
-    if case.traits.accounts:
+    if case.kind.accounts:
         written = 0.0
         for phase in output.phases:
             operations, most = phase.operations or 0, math.inf

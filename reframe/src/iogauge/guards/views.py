@@ -17,7 +17,7 @@ from iogauge.evidence.model import Evidence, Striping, tool_phases
 from iogauge.evidence.task_counters import TaskCounters
 from iogauge.node.counters import Reading
 from iogauge.node.host import Load
-from iogauge.node.kinds import Kind, Traits, kind_of, traits
+from iogauge.node.kinds import Kind, kind_of
 from iogauge.node.lustre.targets import StorageTarget
 from iogauge.node.mounts import option
 from iogauge.node.view import View
@@ -67,18 +67,13 @@ class CaseView:
         return self.evidence.opened.targets if self.evidence.opened else ()
 
     @cached_property
-    def traits(self) -> Traits:
-        """Return how the target caches, as far as the site and the nodes know."""
-        target = self.extras.target
-        known = traits(target.type, target.cache, target.honours_o_direct)
-        for view in self.evidence.views:
-            known = known.over(view.below)
-        return known
-
-    @property
     def kind(self) -> Kind:
-        """Return what is known of the target's type."""
-        return kind_of(self.extras.target.type)
+        """Return what is known of the target's type, as far as the site and the stack below keep it."""
+        target = self.extras.target
+        kind = kind_of(target.type, target.cache, target.honours_o_direct)
+        for view in self.evidence.views:
+            kind = kind.over(view.below)
+        return kind
 
     @property
     def witness_required(self) -> bool:
@@ -412,7 +407,7 @@ class Execution:
         """
         if not self.counts.complete:
             return None
-        if self.case.traits.accounts:
+        if self.case.kind.accounts:
             return self.counts.moved.read
         counted = self.counts.counted(self.case.counters)
         if counted is None:
@@ -449,7 +444,7 @@ class Execution:
         """
         if not self.counts.speaks_of_tasks:
             return self.reported_bytes
-        if self.case.traits.accounts:
+        if self.case.kind.accounts:
             return self.counts.moved
         if self.reported("read") is None and self.reported("write") is None:
             return self.counts.asked

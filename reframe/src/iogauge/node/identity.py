@@ -12,7 +12,7 @@ import re
 import time
 
 from iogauge.node.kernel import asked, text
-from iogauge.node.kinds import kind_of, traits
+from iogauge.node.kinds import kind_of
 from iogauge.node.mounts import READ, Mount, find_mount, upper_directory
 
 
@@ -202,7 +202,7 @@ def uuid_of(path: str, mount: Mount) -> str:
 
     Raises OSError if the path cannot be looked at.
     """
-    if traits(mount.type).cache == "memory":
+    if kind_of(mount.type).cache == "memory":
         return ""
     match mount.type:
         case "lustre":

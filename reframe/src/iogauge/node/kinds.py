@@ -49,6 +49,26 @@ class Kind:
     past_pages: bool = False
     journal: int = 1024
     beside: float = 0.05
+    #: What breaks these promises below; empty if all is well.
+    why: str = ""
+    #: Why fsync proves nothing; empty if all is well.
+    unsynced: str = ""
+
+    def over(self, below: Below) -> Kind:
+        """Return the kind on top of a stack, which can only take promises away."""
+        broken = below.memory or below.cached or below.o_direct
+        cache = self.cache
+        if below.memory:
+            cache = "memory"
+        elif below.cached and cache != "memory":
+            cache = "opaque"
+        return replace(
+            self,
+            cache=cache,
+            honours_o_direct=self.honours_o_direct and not broken,
+            why=self.why or broken,
+            unsynced=self.unsynced or below.fsync,
+        )
 
 
 _PAGES = Kind(cache="page-cache", honours_o_direct=True, syncs=True)
@@ -85,50 +105,16 @@ KINDS: dict[str, Kind] = {
 SYNCHRONOUS = 160 << 10
 
 
-def kind_of(fstype: str) -> Kind:
-    """Return what is known of a type."""
-    return KINDS.get(fstype, Kind())
-
-
-@dataclass(frozen=True, slots=True)
-class Traits:
-    """What is known of the cache in a client of a file-system type, as :class:`Kind` has it.
-
-    The type promises this only on a stack that keeps the promise. ``why`` names what breaks it
-    below, ``unsynced`` why fsync proves nothing; both are empty if all is well.
-    """
-
-    cache: Cache
-    honours_o_direct: bool
-    accounts: bool = False
-    why: str = ""
-    unsynced: str = ""
-
-    def over(self, below: Below) -> Traits:
-        """Return the traits on top of a stack, which can only take promises away."""
-        broken = below.memory or below.cached or below.o_direct
-        cache = self.cache
-        if below.memory:
-            cache = "memory"
-        elif below.cached and cache != "memory":
-            cache = "opaque"
-        return replace(
-            self,
-            cache=cache,
-            honours_o_direct=self.honours_o_direct and not broken,
-            why=self.why or broken,
-            unsynced=self.unsynced or below.fsync,
-        )
-
-
-def traits(
+def kind_of(
     fstype: str, cache: Cache | None = None, honours_o_direct: bool | None = None
-) -> Traits:
-    """Return a type's traits with the site's overrides; ``fuse.*`` and unknown types are opaque."""
-    default = kind_of(fstype)
-    if honours_o_direct is None:
-        honours_o_direct = default.honours_o_direct
-    return Traits(cache or default.cache, honours_o_direct, default.accounts)
+) -> Kind:
+    """Return what is known of a type, with what a site declares."""
+    kind = KINDS.get(fstype, Kind())
+    if cache:
+        kind = replace(kind, cache=cache)
+    if honours_o_direct is not None:
+        kind = replace(kind, honours_o_direct=honours_o_direct)
+    return kind
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -25,7 +25,7 @@ from iogauge.node import btrfs
 from iogauge.node.counters import is_counted
 from iogauge.node.identity import shows
 from iogauge.node.kernel import asked, listed, text
-from iogauge.node.kinds import Below, kind_of, traits
+from iogauge.node.kinds import Below, kind_of
 from iogauge.node.mounts import (
     READ,
     Mount,
@@ -234,7 +234,7 @@ class _Walk:
         under = join([self.device(device, above) for device in devices])
         if mount.type == "btrfs" and not devices:
             under = _unknown("btrfs, whose devices the kernel does not show here")
-        if traits(mount.type).cache == "memory":
+        if kind_of(mount.type).cache == "memory":
             under = replace(under, memory=f"{mount.type} at {mount.point}")
         elif mount.type.startswith("fuse"):
             behind = _on(mount.type, self.behind_program(path, mount, above))
@@ -468,7 +468,7 @@ class _Walk:
         below = self.file_system(path, mount, above)
         if not kind_of(mount.type).syncs:
             return join([below, _unknown(f"{mount.type} at {mount.point}")])
-        if not traits(mount.type).honours_o_direct:
+        if not kind_of(mount.type).honours_o_direct:
             reason = (
                 f"{mount.type} at {mount.point}, which is not known to honour O_DIRECT"
             )

@@ -21,7 +21,7 @@ from iogauge.core import vocabulary
 from iogauge.core.paths import ODD, VARIABLE
 from iogauge.core.units import format_bytes
 from iogauge.core.vocabulary import Tier
-from iogauge.node.kinds import Cache, traits
+from iogauge.node.kinds import Cache, kind_of
 from iogauge.site.topology import (
     ByteSize,
     Count,
@@ -389,7 +389,7 @@ class PartitionExtras(SiteModel):
     def implied_features(self) -> list[str]:
         """Return the features of a partition that follow from its extras."""
         target = self.target
-        caching = traits(target.type, target.cache, target.honours_o_direct)
+        caching = kind_of(target.type, target.cache, target.honours_o_direct)
         found = [vocabulary.TARGET]
         if caching.honours_o_direct:
             found.append(vocabulary.O_DIRECT)

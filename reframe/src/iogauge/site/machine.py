@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 from iogauge.core import processes, vocabulary
 from iogauge.node.host import usable_cores
 from iogauge.node.kernel import memory_bytes
-from iogauge.node.kinds import traits
+from iogauge.node.kinds import kind_of
 from iogauge.node.mounts import Space, space_of
 from iogauge.site.programs import machine, mpi_environment
 from iogauge.tools.mpi import dialect_of
@@ -105,7 +105,7 @@ def complete(partition: dict[str, Any], environments: list[dict[str, Any]]) -> N
 def _target(path: str, view: View) -> dict[str, Any]:
     """Return what is seen of a target; raises OSError if somebody has named memory."""
     kind = view.mount.type
-    known = traits(kind).over(view.below)
+    known = kind_of(kind).over(view.below)
     if known.cache == "memory" and "IOGAUGE_TARGET" in os.environ:
         raise OSError(f"{path} is memory, not storage ({known.why or kind})")
     target: dict[str, Any] = {"path": path, "type": kind, "source": view.mount.source}

@@ -15,7 +15,7 @@ from iogauge.core import commands
 from iogauge.core.paths import project_root
 from iogauge.core.units import format_bytes
 from iogauge.core.vocabulary import Tier
-from iogauge.node.kinds import traits
+from iogauge.node.kinds import kind_of
 from iogauge.site.machine import QUICK_FILES, QUICK_FILES_LOCAL
 from iogauge_extras.newsite.found import Site, Target, expected
 
@@ -130,7 +130,7 @@ def settings_text(site: Site) -> str:
         host_pattern=host_pattern,
         sizes_of=sizes_of,
         time_limit=time_limit(site),
-        traits=traits,
+        kind_of=kind_of,
     )
 
 

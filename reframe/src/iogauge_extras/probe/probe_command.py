@@ -17,7 +17,7 @@ from iogauge.core.units import format_bytes
 from iogauge.guards import preflight
 from iogauge.guards.finding import Outcome
 from iogauge.node import view
-from iogauge.node.kinds import Traits, traits
+from iogauge.node.kinds import Kind, kind_of
 from iogauge.report.export import plugin_line
 from iogauge.site import folders, settings
 from iogauge.site.extras import PartitionExtras, Target
@@ -63,13 +63,13 @@ def clock(moment: int) -> str:
     return time.strftime(form, time.gmtime(moment))
 
 
-def _traits_of(target: Target) -> Traits:
+def _kind_of(target: Target) -> Kind:
     """Return what is known of the target's client; raises OSError if something else is mounted there, or memory."""
     seen = view.look(target.path)
     finding = preflight.identity(target, [seen])
     if finding.outcome is Outcome.INVALID:
         raise OSError(str(finding))
-    known = traits(target.type, target.cache, target.honours_o_direct).over(seen.below)
+    known = kind_of(target.type, target.cache, target.honours_o_direct).over(seen.below)
     if known.cache == "memory":
         raise OSError(f"{target.path} lies in memory: {known.why or target.type}")
     return known
@@ -99,7 +99,7 @@ def _load(
     place = directory.create(extras.target.path, name, "probe", time_limit_s=_FRESH_S)
     try:
         _require_free(places)
-        known = _traits_of(extras.target)
+        known = _kind_of(extras.target)
         os.nice(extras.probe.niceness)
         return small_load.measure(place, known, now, lambda: report(1))
     finally:

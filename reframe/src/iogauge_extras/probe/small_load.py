@@ -18,7 +18,7 @@ from typing import TypeVar
 
 from iogauge.node import files
 from iogauge.node.kernel import text
-from iogauge.node.kinds import Traits
+from iogauge.node.kinds import Kind
 from iogauge_extras.probe.slowdown import Line
 
 #: Bytes of a transfer, and of a small one.
@@ -108,24 +108,24 @@ def _metadata(directory: str, alive: Alive) -> tuple[float, float]:
         os.close(fd)
 
 
-def _unproven(traits: Traits, path: str) -> str:
+def _unproven(kind: Kind, path: str) -> str:
     """Empty the page cache of a file; return why a read of it may come from a cache all the same."""
     evicted = files.evict([path])
     if not evicted.proven_empty:
         return f"its page cache is not empty: {evicted.describe()}"
-    if traits.cache != "page-cache" and not traits.honours_o_direct:
-        return traits.why or f"the site declares target.cache: {traits.cache}"
-    return traits.why
+    if kind.cache != "page-cache" and not kind.honours_o_direct:
+        return kind.why or f"the site declares target.cache: {kind.cache}"
+    return kind.why
 
 
-def measure(directory: str, traits: Traits, now: int, alive: Alive = bool) -> Line:
+def measure(directory: str, kind: Kind, now: int, alive: Alive = bool) -> Line:
     """Return what a small load in an empty directory measured now, and why its reads prove nothing.
 
     ``alive`` is called after each answer of the target: on a busy node a load takes long without any fault of the storage.
     It leaves its files there. Raises :class:`WrongData`, or OSError if the target refuses something.
     """
     path = f"{directory}/data"
-    flags = os.O_DIRECT if traits.honours_o_direct else 0
+    flags = os.O_DIRECT if kind.honours_o_direct else 0
     # O_DIRECT needs memory of whole pages.
     wanted, found = memoryview(mmap.mmap(-1, _BYTES)), memoryview(mmap.mmap(-1, _BYTES))
     wanted[:] = os.urandom(_BYTES)
@@ -142,7 +142,7 @@ def measure(directory: str, traits: Traits, now: int, alive: Alive = bool) -> Li
         written = _until_late(range(0, _BYTES, _BLOCK), write, alive)
         write_s = sum(written) + _flush_s(fd)
         size = len(written) * _BLOCK
-        unproven = _unproven(traits, path)
+        unproven = _unproven(kind, path)
         before = _fetched()
         times = _until_late(range(0, size, _BLOCK), read, alive)
         done = len(times) * _BLOCK
@@ -154,7 +154,7 @@ def measure(directory: str, traits: Traits, now: int, alive: Alive = bool) -> Li
         counted = _fetched() - before
     if wanted[:done] != found[:done]:
         raise WrongData(errno.EIO, "what was read is not what was written", path)
-    if traits.accounts and counted < _COUNTED * done:
+    if kind.accounts and counted < _COUNTED * done:
         unproven = f"the kernel counts {counted} of {done} bytes read"
     read_mib_s = read_ms = 0.0
     if not unproven:
