@@ -3,7 +3,7 @@
 import reframe as rfm
 from reframe.core.builtins import run_after
 
-from iogauge.cases import sweep, traits
+from iogauge.cases import kind_of, sweep
 from iogauge_extras.needle.needle_check import NodeNeedleCheck, TargetNeedleCheck
 
 
@@ -14,7 +14,7 @@ def _several_targets(extras):
 
 def _several_nodes(extras):
     target = extras.target
-    known = traits(target.type, target.cache, target.honours_o_direct)
+    known = kind_of(target.type, target.cache, target.honours_o_direct)
     return known.honours_o_direct and extras.for_check("NodeNeedle").scale.nodes > 1
 
 
