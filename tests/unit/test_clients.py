@@ -270,6 +270,7 @@ KERNEL_LOG = """\
 4,530,2195860000,-;nfs: server srv2 not responding, still trying
  SUBSYSTEM=nfs
 6,531,2196100000,-;nfs: server srv OK
+30,533,2196200000,-;systemd[1]: Mounted data of srv.
 4,532,2197750000,-;nfs: server srv2 OK"""
 
 

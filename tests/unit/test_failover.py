@@ -13,6 +13,7 @@ import pytest
 from e2e.rig import wait_for
 from iogauge.core.measurement import ToolOutputError
 from iogauge.evidence.collect import stage_folder
+from iogauge.plan.stage import SAYS
 from iogauge.report.endings import SessionRecords
 from iogauge_extras.loads import client_stream
 from iogauge_extras.loads.blocks import BLOCK_BYTES, block, state_of
@@ -226,6 +227,12 @@ def test_a_block_of_which_write_took_a_part_is_not_acknowledged(tmp_path):
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
     assert not any(client.acknowledged)
+
+
+def test_without_a_command_somebody_is_asked(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path, seconds=0.5, after=0.1, command="")
+    assert (tmp_path / SAYS).read_text() == "pull it now, and bring it back"
 
 
 def test_a_command_that_outlives_the_streams_is_an_error(tmp_path, monkeypatch):

@@ -93,8 +93,8 @@ def _peers(source: str, kind: str, root: Path = Path("/")) -> tuple[str, list[st
     return f"Lustre {version}", apart
 
 
-#: A record of ``/dev/kmsg`` with its priority of syslog(3): of the last digit, 0 to 4 are warnings and worse.
-_WARNING = re.compile(r"(?m)^\d*[0-4],[^;]*;(.*)$")
+#: A record of ``/dev/kmsg`` with its priority of syslog(3): of the last octal digit, 0 to 4 are warnings and worse.
+_RECORD = re.compile(r"(?m)^(\d+),[^;]*;(.*)$")
 
 
 def complaints(log: str, source: str, kind: str) -> list[str]:
@@ -103,7 +103,10 @@ def complaints(log: str, source: str, kind: str) -> list[str]:
     if kind == "lustre":
         words.add("LustreError")
     name = re.compile(rf"\b({'|'.join(map(re.escape, sorted(words)))})\b")
-    found = [text[:200] for text in _WARNING.findall(log) if name.search(text)]
+    found = []
+    for priority, text in _RECORD.findall(log):
+        if int(priority) % 8 <= 4 and name.search(text):
+            found.append(text[:200])
     return found[-3:]
 
 
