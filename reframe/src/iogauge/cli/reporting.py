@@ -40,37 +40,22 @@ def sessions_of(names: list[str]) -> Asked:
 
     Raises BadParameter for an unknown session.
     """
-    found = paths.history_dir().glob("*/*.json*")
-    files = sorted(
-        (f for f in found if f.suffix in (".json", ".jsonl")),
-        key=lambda file: file.name,
-    )
+    folder = paths.history_dir()
+    files = sorted(folder.glob("*/*.json*"), key=lambda file: file.name)
+    files = [file for file in files if file.suffix in (".json", ".jsonl")]
+    if not files:
+        raise slip(f"{folder} has no session yet: iogauge run makes one")
     sessions = list(dict.fromkeys(file.stem for file in files))
-    if not sessions:
-        raise slip(f"{paths.history_dir()} has no session yet: iogauge run makes one")
     wanted = names or sessions[-1:]
-    records: list[Record] = []
-    for name in sorted({*wanted} - {*sessions}):
-        # A session whose file was renamed or merged has no file of its name.
-        merged = history_table.of_session(paths.history_dir(), name)
-        if not merged:
-            newest = ", ".join(sessions[-5:]) or "none"
-            raise typer.BadParameter(
-                visible(
-                    f"no session {name!r} in {paths.history_dir()} (newest: {newest})"
-                )
-            )
-        records += merged
+    records, damaged = history_table.of_sessions(folder, wanted)
+    # A session whose file was renamed or merged has no file of its name.
+    known = {*sessions, *(record.session for record in records)}
+    for name in wanted:
+        if name not in known:
+            newest = ", ".join(sessions[-5:])
+            text = f"no session {name!r} in {folder} (newest: {newest})"
+            raise typer.BadParameter(visible(text))
     asked = [file for file in files if file.stem in wanted]
-    damaged: list[journal.Damaged] = []
-    for file in asked:
-        if file.suffix == ".json":
-            continue
-        for record in journal.read_whole(file):
-            if isinstance(record, journal.Damaged):
-                damaged.append(record)
-            else:
-                records.append(record)
     return _asked_of(records, damaged, asked)
 
 

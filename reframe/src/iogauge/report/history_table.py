@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -137,11 +137,19 @@ def newest_records(
     return sorted(found.values(), key=by_place), damaged
 
 
-def of_session(folder: Path, name: str) -> list[Record]:
-    """Return the records of a session by time, in whatever files they are; raises OSError for one that cannot be read."""
+def of_sessions(
+    folder: Path, names: Collection[str]
+) -> tuple[list[Record], list[journal.Damaged]]:
+    """Return the records of some sessions by time, in whatever files they are, and the damaged lines of their own files.
+
+    Raises OSError for a file that cannot be read.
+    """
     with closing(query.connect(folder)) as history:
-        of_name = query.Condition("session = ? AND position = 0", (name,))
-        rows = query.rows(history, "file, start", of_name, "ORDER BY time, start")
+        of_names = query.among("session", names)
+        condition = query.every(of_names, query.Condition("position = 0"))
+        rows = query.rows(history, "file, start", condition, "ORDER BY time, start")
         places = _places(rows)
         found = query.records(folder, history, places)
-    return [found[place] for place in places if place in found]
+        every = query.damaged(folder, history)
+    damaged = [line for line in every if line.file.stem in names]
+    return [found[place] for place in places if place in found], damaged
