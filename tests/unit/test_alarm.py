@@ -70,6 +70,12 @@ def test_a_failure_says_case_metric_value_reference_since_and_cause(tmp_path):
     ]
 
 
+def test_the_first_line_is_the_slow_part_that_a_case_names(tmp_path):
+    slow = metric(verdict="FAIL", median=0.4, notes="OST0003 is slow; 9 of 9 turns")
+    alarm = collected(tmp_path, [record(0, verdict="FAIL", metrics=[slow])])
+    assert alarm.gist.startswith("site:scratch IorPosix shared: OST0003 is slow since")
+
+
 @pytest.mark.parametrize("verdict", ["UNSTABLE", "INVALID"])
 def test_a_gate_lets_only_pass_through(tmp_path, verdict):
     finding = {
@@ -263,7 +269,7 @@ def test_a_failure_quotes_the_probes_of_its_time(tmp_path, monkeypatch):
     runs = [record(1, 60.0, "FAIL", time="2026-01-06T01:00:00Z")]
     (trouble,) = collected(tmp_path, runs, 1).troubles
     assert "slow between 2026-01-06 00:20 UTC and 2026-01-06 00:35 UTC" in trouble.cause
-    assert "data 3.0 x; probe on n7" in trouble.cause
+    assert "data 3.0 x the usual time; probe on n7" in trouble.cause
 
 
 # Figures.

@@ -147,3 +147,24 @@ def test_clients_of_a_site_that_cannot_be_read_are_not_ready(tmp_path, monkeypat
     done = CliRunner().invoke(app, ["check", "mine", "--clients"])
     assert done.exit_code == 1
     assert "systems" in done.output
+
+
+def test_check_takes_a_site_by_an_option_as_all_commands_do():
+    done = CliRunner().invoke(app, ["check", "--system", "locla"])
+    assert (done.exit_code, "did you mean local?" in done.output) == (2, True)
+
+
+@pytest.mark.parametrize(
+    "words, said",
+    [
+        (["--system=mine:scratch"], "site mine name its targets"),
+        (["--system=local"], ""),
+    ],
+)
+def test_a_target_of_the_environment_that_a_site_leaves_out_is_named(
+    words, said, monkeypatch, capsys
+):
+    monkeypatch.setenv("IOGAUGE_TARGET", "/data")
+    planning.say_target(words)
+    error = capsys.readouterr().err
+    assert said in error and bool(error) == bool(said)
