@@ -17,8 +17,9 @@ from iogauge.node.layers import loop_remedy
 MEMORY_ROUNDING = 1 << 29
 #: Share of a sample's blocks that may be in the page cache after direct transfers.
 _MOST_LEFT = 0.1
-#: Times the memory of the servers that all tasks read together.
-_SERVERS_MEMORY = 2
+#: Times the memory of a node that it must move if only size defeats its cache, and times the memory of the servers that all
+#: tasks read together.
+_CLIENTS_MEMORY = _SERVERS_MEMORY = 2
 
 _MEMORY = "the target is memory, not storage"
 _DROPPED = "Look for a wrapper of the tool or a library that drops O_DIRECT, and for other programs that read these files"
@@ -30,7 +31,6 @@ CLIENT_CACHE = Guard(
     remedy="Use two nodes or more",
     against="a: an IOR of 64 MiB reads what it wrote, at the speed of memory",
     seen_on="ext4, XFS, btrfs, GlusterFS, NFS, LVM, md, dm-crypt, f2fs, Lustre 2.17",
-    limit="`limits.memory_factor` 2",
     more=f"O_DIRECT counts on a file system that honours it, if it leaves at most {_MOST_LEFT:.0%} of the sample in the page "
     "cache. Another node counts if the tool reports that readers are shifted to it. Nodes that share a kernel and a mount "
     f"do not count as two. If a counter shows what came from storage, it is {1 - BYTES.share:.0%} of the data.",
@@ -46,7 +46,7 @@ def _enough(case: CaseView) -> tuple[float, str]:
     if found > declared + MEMORY_ROUNDING:
         says = f"M = {format_bytes(found)}, as a node says (node.memory: {format_bytes(declared)})"
         declared = found
-    return case.extras.limits.memory_factor * declared, says
+    return _CLIENTS_MEMORY * declared, says
 
 
 def client_cache(phase: PhaseView) -> Finding | None:
@@ -58,7 +58,7 @@ def client_cache(phase: PhaseView) -> Finding | None:
     enough, says_memory = _enough(case)
     guard = CLIENT_CACHE.saying(
         "O_DIRECT that the file system honours, or readers on another node (N >= 2, Q mod N != 0), or "
-        f"V >= {case.extras.limits.memory_factor:g} M, or a page cache proven empty before each read",
+        f"V >= {_CLIENTS_MEMORY} M, or a page cache proven empty before each read",
         loop_remedy(kind.why),
     )
     if phase.bytes_per_node and not loop_remedy(kind.why):
@@ -200,7 +200,6 @@ WRITE_BACK = Guard(
     against="a: IOR without -e reports 5 GiB/s on a disk of 60 MiB/s",
     seen_on="ext4, XFS, overlay, NFS, LVM, md, dm-crypt, f2fs, Lustre 2.17",
     but="or a remark",
-    limit="`limits.memory_factor` 2",
     more='An fsync on FUSE ends in a program, and need not reach the storage: you get the remark "no second witness", or INVALID with '
     "`limits.witness: required`.",
 )
@@ -217,7 +216,7 @@ def write_back(phase: PhaseView) -> Finding | None:
     saw = f"{synced}, {way}, V = {format_bytes(phase.bytes_per_node)} per node"
     guard = WRITE_BACK.saying(
         "fsync, or O_DIRECT that is honoured, or "
-        f"V >= {case.extras.limits.memory_factor:g} M ({says_memory})"
+        f"V >= {_CLIENTS_MEMORY} M ({says_memory})"
     )
     elsewhere = guard.saying(
         remedy="Choose a directory on storage. In a container, /sys must show its devices"

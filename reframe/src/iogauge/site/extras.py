@@ -196,8 +196,6 @@ class Limits(SiteModel):
     lock_lease: PositiveSeconds = 120.0
     #: How far a single storage target or node may be below the median of all, as a share.
     max_deviation: Annotated[Fraction, Field(gt=0, le=0.9)] = 0.2
-    #: Write and read at least this many times the memory if only size defeats a cache (G1).
-    memory_factor: Annotated[float, Field(ge=1, strict=True)] = 2.0
 
     @model_validator(mode="after")
     def _sizes_make_sense(self) -> Limits:
