@@ -2,5 +2,4 @@
 
 - figures: the figures and facts of a log
 - log: Darshan's log as values, by darshan-parser
-- subject: a log as one side of a comparison
 """

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Final
 
 from iogauge.core.measurement import Quantity
@@ -11,6 +12,7 @@ from iogauge_extras.darshan.log import (
     COUNTED,
     DarshanLog,
     FileRecord,
+    read_log,
     total,
 )
 
@@ -34,6 +36,11 @@ _SHARES: Final = {
 
 #: Modules that trace what others count, or that have layouts.
 _TRACES: Final = re.compile(r"DXT_\w+|HEATMAP|LUSTRE")
+
+
+def read_subject(path: str) -> Figures:
+    """Return what the log at a path says; raises ``CompareError``."""
+    return of_log(path, read_log(Path(path)))
 
 
 def of_log(name: str, log: DarshanLog) -> Figures:

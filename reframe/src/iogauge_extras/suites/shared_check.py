@@ -118,17 +118,6 @@ class SizedFileCheck(SharedFileCheck):
         return {**super().declared(), "total_bytes": self.size}
 
 
-def count_writers(log: str, file: str) -> PhasePlan:
-    """Return the phase that counts the ranks which wrote a file, in a log of Darshan, with Darshan's parser."""
-    counted = registry.load("iogauge_answers", "darshan.writers")
-    return PhasePlan(
-        name="writers",
-        command=["darshan-parser", log],
-        parse=lambda printed: counted(printed.result, printed.stderr, file),
-        rates={WRITERS.name: ("writers", "writers")},
-    )
-
-
 class DefaultWritersCheck(SharedFileCheck):
     """A collective write without hints, and the number of ranks that the MPI library lets write.
 
@@ -158,7 +147,16 @@ class DefaultWritersCheck(SharedFileCheck):
             replace(self._access("write"), fsync=True),
             [*watched, *self.tool_words()],
         )
-        return [first, write, count_writers(log, self.file_name(0))]
+        counted = registry.load("iogauge_answers", "darshan.writers")
+        writers = PhasePlan(
+            name="writers",
+            command=["darshan-parser", log],
+            parse=lambda printed: counted(
+                printed.result, printed.stderr, self.file_name(0)
+            ),
+            rates={WRITERS.name: ("writers", "writers")},
+        )
+        return [first, write, writers]
 
 
 class AggregatorsCheck(DefaultWritersCheck):
