@@ -87,11 +87,10 @@ class PlacesCheck(DerivedCheck):
         The metrics that all sides have are known only after their records are read.
         """
         found: dict[str, Metric] = {}
-        file = self._references
-        entry = {}
-        if not file.mistakes:
-            entry = file.data.get(type(self).__name__, {})
-        for _, name, leaf in leaves(type(self).__name__, entry):
+        check, file = type(self).__name__, self._references
+        if file.mistakes or check not in file.checks:
+            return ()
+        for _, name, leaf in leaves(check, file.data[check]):
             if bare(leaf)[1] is None:
                 found.setdefault(name, Metric(name, "1", "less"))
             else:
