@@ -158,7 +158,7 @@ def _shape(kind: Any) -> tuple[Any, tuple[Any, ...]]:
 def build(kind: Any, value: Any, where: str = "") -> Any:  # noqa: C901
     """Build a value of a type from JSON data; raises TypeError that names the wrong part.
 
-    ``kind`` may be str, bool, int (64 bits), float (finite), None, a union, or a Literal or Enum of
+    ``kind`` may be str, bool, int (64 bits), float (finite), None, a union, or a Literal of
     text. It may be a tuple, a mapping from text, or a dataclass of these. Nothing is converted,
     with two exceptions: a whole number may stand for a float, a list for a tuple. A dataclass must
     have all its keys, and no others, but a :class:`Form` has its own rule.
@@ -178,9 +178,6 @@ def build(kind: Any, value: Any, where: str = "") -> Any:  # noqa: C901
     elif origin is Literal:
         if type(value) is str and value in inner:
             return value
-    elif isinstance(kind, type) and issubclass(kind, Enum):
-        if type(value) is str and value in kind._value2member_map_:
-            return kind(value)
     elif origin is tuple and isinstance(value, (list, tuple)):
         kinds = list(inner)
         if inner[1:] == (...,):
