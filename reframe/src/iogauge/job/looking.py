@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from iogauge.guards.finding import Finding, Outcome
 from iogauge.guards.preflight import (
     health,
+    identity,
     inodes,
     metadata_room,
     quota,
@@ -16,7 +17,6 @@ from iogauge.guards.preflight import (
     target_room,
     undeclared,
 )
-from iogauge.job.target import identify
 from iogauge.node.lustre.directory import Directory, look_at_directory
 from iogauge.node.lustre.layout import last_with_data
 from iogauge.node.lustre.request import place
@@ -46,7 +46,7 @@ def look_as_declared(target: str, order: JobOrder) -> tuple[View, Directory | No
     not asked. Raises as :func:`look` and :func:`with_lustre` do.
     """
     view = look(target)
-    if identify([view], order).outcome is not Outcome.OK:
+    if identity(order, [view]).outcome is not Outcome.OK:
         return view, None
     view = with_lustre(view, _striped(order))
     if not _striped(order):
@@ -57,7 +57,7 @@ def look_as_declared(target: str, order: JobOrder) -> tuple[View, Directory | No
 def preflight(view: View, seen: Directory | None, order: JobOrder) -> list[Finding]:
     """Return the findings of the guards that must hold before the first byte is written."""
     findings = [
-        identify([view], order),
+        identity(order, [view]),
         room(view.space, order),
         share_of_free(view.space, order),
         inodes(view.space, order.files),

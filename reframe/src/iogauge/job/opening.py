@@ -13,8 +13,9 @@ from iogauge.core import processes
 from iogauge.core.paths import expand
 from iogauge.core.text import visible
 from iogauge.guards.finding import Finding, Outcome, refusals
+from iogauge.guards.preflight import identity
 from iogauge.job import locking, looking
-from iogauge.job.target import as_expected, identify
+from iogauge.job.target import as_expected
 from iogauge.node.lustre import checksums, lov
 from iogauge.node.lustre.directory import Directory, passed_on
 from iogauge.node.lustre.programs import PROGRAM_SECONDS, LustreError
@@ -74,7 +75,7 @@ def _place_to_lock(order: JobOrder, target: _Target) -> str | None:
 
     Raises as :func:`permission.permitted` does for both.
     """
-    if identify([look(target.path)], order).outcome is not Outcome.OK:
+    if identity(order, [look(target.path)]).outcome is not Outcome.OK:
         return None
     place = locking.place_of(order)
     for written in {target.path, place or target.path}:

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -46,11 +45,6 @@ def as_expected(view: View, order: JobOrder) -> list[Finding]:
     return [expected_settings(order.expect, facts, os.uname().nodename)]
 
 
-def identify(views: Sequence[View], order: JobOrder) -> Finding:
-    """Return whether views are of the file system that an order declares."""
-    return identity(order, views)
-
-
 def look_again(path: str) -> tuple[View, str]:
     """Return this node's view of a case's directory, and why the case must not run there, or "".
 
@@ -60,7 +54,7 @@ def look_again(path: str) -> tuple[View, str]:
     view = replace(look(existing_parent(path)), path=path)
     order = JobOrder.from_json(json.loads(Path(ORDER).read_text(encoding="utf-8")))
     opened = Opened.from_json(json.loads(Path(OPENED).read_text(encoding="utf-8")))
-    found = identify([*filter(None, [opened.view]), view], order)
+    found = identity(order, [*filter(None, [opened.view]), view])
     if found.outcome is Outcome.INVALID:
         return view, str(found)
     os.stat(path)
