@@ -167,7 +167,7 @@ def default(**part):
     ],
 )
 def test_the_default_of_a_directory(made, text):
-    assert str(lov.parse_default_lov(encoder.encode(made), "d")) == text
+    assert str(lov._parsed(encoder.encode(made), "d", of_file=False)) == text
 
 
 def test_a_progressive_default_with_data_on_the_metadata_target():
@@ -181,7 +181,7 @@ def test_a_progressive_default_with_data_on_the_metadata_target():
     }
     rest = {"count": -1, "size": 4 * MIB, "begin": MIB, "end": None, "init": False}
     made = {"composite": True, "parts": [on_mdt, rest]}
-    found = lov.parse_default_lov(encoder.encode(made), "d")
+    found = lov._parsed(encoder.encode(made), "d", of_file=False)
     assert (
         str(found)
         == "to 1 MiB: on the metadata target; to the end: all targets x 4 MiB"

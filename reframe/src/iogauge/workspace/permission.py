@@ -125,11 +125,6 @@ class Place:
     #: The file system; empty if it is unknown or the marker gives none.
     uuid: str = ""
 
-    @property
-    def is_mount_point(self) -> bool:
-        """Return whether a file system is mounted right here."""
-        return self.mount.point == self.path
-
 
 def _below(path: str, tops: tuple[str, ...]) -> bool:
     return any(path == top or path.startswith(f"{top}/") for top in tops)
@@ -204,7 +199,7 @@ def _decide(place: Place, caller: Caller) -> str:
         raise NotAllowed(
             f"{path} is directly below /: too much may depend on it. {ask}"
         )
-    if place.is_mount_point:
+    if place.mount.point == path:
         raise NotAllowed(f"{path} is a mount point, and so a whole file system. {ask}")
     if place.owner == 0 and _below(path, _SYSTEM) and not _below(path, _NOT_SYSTEM):
         raise NotAllowed(f"{path} is part of the system. {ask}")

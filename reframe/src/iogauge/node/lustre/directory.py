@@ -149,7 +149,7 @@ def passed_on(path: str, mount: Mount) -> Directory:
     except LustreError as error:
         unanswered.append(str(error))
     try:
-        mdts, name = metadata_targets(path)
+        mdts, name = parse_getdirstripe(run_lfs("getdirstripe", "-y", path))
         found = replace(found, mdts=mdts, hash=name)
     except LustreError as error:
         unanswered.append(str(error))
@@ -178,14 +178,6 @@ def default_layouts(
             )
             of_root = FileLayout(path=path, parts=(part,))
     return lov.read_default_lov(path) or of_root, of_root
-
-
-def metadata_targets(path: str) -> tuple[tuple[int, ...], str]:
-    """Return the metadata targets of a directory on Lustre, and the hash of a striped directory.
-
-    Raises :class:`LustreError` if Lustre does not answer.
-    """
-    return parse_getdirstripe(run_lfs("getdirstripe", "-y", path))
 
 
 def parse_getdirstripe(text: str) -> tuple[tuple[int, ...], str]:

@@ -71,14 +71,6 @@ def parse_lov(data: bytes, path: str) -> FileLayout:
     return layout
 
 
-def parse_default_lov(data: bytes, path: str) -> FileLayout:
-    """Return the layout that a directory passes on to new files; its parts have no objects.
-
-    Raises :class:`LustreError` as :func:`parse_lov` does.
-    """
-    return _parsed(data, path, of_file=False)
-
-
 def read_lov(path: str, name: str) -> FileLayout:
     """Return the layout of the file at ``path``, called ``name``; raises :class:`LustreError`."""
     return parse_lov(_attribute(path), name)
@@ -106,7 +98,7 @@ def read_default_lov(directory: str) -> FileLayout | None:
     data = _attribute(directory)
     if not data:
         return None
-    return parse_default_lov(data, directory)
+    return _parsed(data, directory, of_file=False)
 
 
 def adopt_default(directory: str, model: str) -> None:
