@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from operator import attrgetter
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from iogauge.core.units import format_bytes
 from iogauge.core.vocabulary import Value
@@ -24,9 +24,19 @@ from iogauge.plan.stage import JobOrder
 
 if TYPE_CHECKING:
     from iogauge.guards.views import CaseView
-    from iogauge.site.extras import Target
 
 _BEFORE = "before a byte is written"
+
+
+class Declares(Protocol):
+    """What says which file system the target is: a site, or the order of a job; None if it does not say it."""
+
+    @property
+    def type(self) -> str: ...
+    @property
+    def source(self) -> str | None: ...
+    @property
+    def uuid(self) -> str | None: ...
 
 
 _IDENTITY = Guard(
@@ -43,7 +53,7 @@ _IDENTITY = Guard(
 
 
 def identity(
-    declares: Target | JobOrder,
+    declares: Declares,
     views: Sequence[View],
     *,
     at_end: Mapping[str, str] = MappingProxyType({}),
@@ -100,7 +110,7 @@ def identity(
     return guard.ok(f"{len(views)} node(s) see {declared}")
 
 
-def _declared(declares: Target | JobOrder) -> str:
+def _declared(declares: Declares) -> str:
     """Return what is declared, in words."""
     words = f"type {declares.type}"
     if declares.source:
@@ -115,9 +125,7 @@ def _mounted(view: View) -> str:
     return f"{at.type} from {at.source}, mounted at {at.point}"
 
 
-def undeclared(
-    declares: Target | JobOrder, views: Sequence[View], gate: bool
-) -> Finding | None:
+def undeclared(declares: Declares, views: Sequence[View], gate: bool) -> Finding | None:
     """G9 of a target whose declaration another file system may meet: a remark, and INVALID in a gate; None if none may."""
     uuids = [view.uuid for view in views if view.uuid]
     # A device gets its name when it is found, and programs have any name. A server's name stays.
