@@ -42,6 +42,7 @@ def _counter_lines(node, osts):
         for when, at in (("before", 0.5), ("after", 1.5)):
             moved = node * 4096 + (began + (when == "after")) * (1 << 20)
             counts = {"8:16": [moved, moved, 77]}
+            counts["net"] = [moved, moved, None]
             counts |= {name: [moved, 2 * moved, 256] for name in names}
             value = [f"write.{repetition}", when, counts]
             lines.append(json.dumps([began + at, "counters", value]) + "\n")

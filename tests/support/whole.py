@@ -83,7 +83,9 @@ SYSTEMS = {
     ),
     "nfs4": System("nfs4", "10.0.0.1:/export", mount=True),
     "lustre": System("lustre", "10.0.0.1@tcp:/scratch", targets=4),
-    "fuse.bindfs": System("fuse.bindfs", "/srv", below=Below(names={"8:16": "sdb"})),
+    "fuse.bindfs": System(
+        "fuse.bindfs", "/srv", below=Below(ways=("8:16",), names={"8:16": "sdb"})
+    ),
 }
 
 
@@ -247,8 +249,8 @@ def _counted(system, moved):
     least, _ = system.below.copies
     share = len(system.devices) or 1
     each = Reading(moved.read // share, round(moved.written * least) // share, 1024)
-    names = (*system.devices, *system.below.disks)
-    return {"counters": dict.fromkeys(names, each)}
+    names = system.devices or system.below.ways
+    return {"counters": dict.fromkeys((*names, *system.below.disks), each)}
 
 
 def _testimony(system, begin, moved, calls, synced):

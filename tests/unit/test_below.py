@@ -83,7 +83,7 @@ def test_what_a_program_shows_elsewhere_may_be_memory(tree):
     (tree.root / "shown").unlink()
     tree.mount("/shown", "fuse.bindfs", "0:52", source="/memory")
     os.utime(tree.root / "shown", (1, 1))
-    assert tree.resolve("/shown") == Below()
+    assert tree.resolve("/shown") == Below(ways=("8:0",))
     for source in ("/data", "/missing", "memory", "host:/memory", "fuse-overlayfs"):
         tree.mount("/shown", "fuse.bindfs", "0:52", source=source)
         assert tree.resolve("/shown").memory == ""
@@ -117,6 +117,20 @@ def test_a_program_keeps_no_promise_of_fsync_that_what_it_shows_does_not_keep(tr
     )
 
 
+def test_bytes_leave_a_node_by_devices_that_lie_over_no_other_and_are_storage(tree):
+    tree.device("dm-0", "252:0", "sda")
+    tree.disk("nvme0n1", "259:0")
+    tree.device("md0", "9:0", "nvme0n1")
+    tree.loop("loop0", "7:0", "/data/image")
+    tree.device("zram0", "253:0")
+    tree.device("sdz", "65:0", folder="pci0/ata9/block", device__model="scsi_debug")
+    for point, kind in (("/fuse", "fuse.any"), ("/gpfs", "gpfs")):
+        tree.mount(point, kind)
+        assert set(tree.resolve(point).ways) == {"8:0", "259:0", "7:0"}
+    # The devices under this mount are known.
+    assert tree.resolve("/data").ways == ()
+
+
 @pytest.mark.parametrize(
     "counts, devices", [("0", ("nvme0c0n1", "nvme0c3n1")), ("1", ("259:1",))]
 )
@@ -134,6 +148,7 @@ def test_the_paths_of_an_nvme_disk_count_if_the_disk_does_not(tree, counts, devi
     tree.mount("/whole", "xfs", "259:1")
     tree.mount("/part", "xfs", "259:2")
     tree.mount("/lvm", "xfs", "252:0")
+    tree.mount("/fuse", "fuse.any")
     whole, part, lvm = (tree.resolve(point) for point in ("/whole", "/part", "/lvm"))
     assert (whole.devices, whole.disks) == (devices, devices)
     assert (part.devices, part.disks) == (
@@ -141,6 +156,7 @@ def test_the_paths_of_an_nvme_disk_count_if_the_disk_does_not(tree, counts, devi
         devices,
     )
     assert (lvm.devices, lvm.disks) == (("252:0",), devices)
+    assert set(tree.resolve("/fuse").ways) == {"8:0", *devices}
 
 
 #: Clients, and the numbers that their mounts bear. Lustre's is recorded (2.17.0; the same source since 2.10); a hash may
@@ -158,7 +174,9 @@ CLIENTS = {
 @pytest.mark.parametrize("kind", CLIENTS)
 def test_a_client_of_servers_has_no_block_device_below_whatever_its_number(tree, kind):
     tree.mount("/m", kind, CLIENTS[kind])
-    assert tree.resolve("/m") == Below(compresses="zfs" if kind == "zfs" else "")
+    assert tree.resolve("/m") == Below(
+        ways=("8:0",), compresses="zfs" if kind == "zfs" else ""
+    )
 
 
 @pytest.mark.parametrize(

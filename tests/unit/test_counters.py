@@ -75,10 +75,15 @@ def test_a_damaged_line_of_a_device_tells_nothing(tmp_path, monkeypatch, line):
 
 
 def test_what_the_kernel_does_not_show_is_missing(tmp_path):
-    """As in a container: no disk is not one that moved nothing."""
+    """As in a container: no disk and no network is not one that moved nothing."""
     assert counters.read_all(tmp_path) == {}
     made(tmp_path, "proc/diskstats", "")
-    assert counters.read_all(tmp_path) == {}
+    made(
+        tmp_path,
+        "proc/net/dev",
+        "Inter-|   Receive\n face |bytes\n    lo: 7 1 0 0 0 0 0 0 9 1 0 0\n",
+    )
+    assert counters.read_all(tmp_path) == {"net": Reading(7, 9, None)}
     made(tmp_path, "proc/diskstats", "   8       0 sda 5 0 40 1 2 0 16 0 0 1 1\n")
     assert counters.read_all(tmp_path)["8:0"] == Reading(40 * 512, 16 * 512, 7)
 

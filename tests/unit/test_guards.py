@@ -1173,6 +1173,27 @@ def test_g8_knows_that_tasks_read_programs_too():
         assert moved.bytes_witnessed(whole.phase("read")).outcome is outcome
 
 
+@pytest.mark.parametrize(
+    "grew, carried",
+    [
+        # What carried hardly more than was written counts alone, each disk of a mirror too.
+        ({"net": 1.02, "8:0": 3.0}, ["net"]),
+        ({"8:0": 1.0, "8:16": 1.04}, ["8:0", "8:16"]),
+        # Others use it as well.
+        ({"8:0": 1.5, "net": 0.1}, ["8:0"]),
+        # Two of them together.
+        ({"8:0": 0.5, "net": 0.5}, [""]),
+        ({"8:0": 0.5, "net": 0.4}, []),
+    ],
+)
+def test_g8_takes_the_ways_out_of_a_node_that_carried_the_writes(grew, carried):
+    counters = {name: Reading(0, round(share * GIB)) for name, share in grew.items()}
+    whole = data("fuse.bindfs").below(ways=("8:0", "8:16"))
+    for at in (0, 1):
+        whole = whole.witness("write", at, counters=counters)
+    assert sorted(moved._carriers(whole.seen())) == carried
+
+
 # --- G13: shares ----------------------------------------------------------------------------------
 
 

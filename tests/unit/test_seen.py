@@ -102,6 +102,49 @@ def test_g8_lets_a_buffered_read_fetch_a_quarter_again(o_direct, share, outcome)
     assert finding.outcome is outcome, finding
 
 
+NET, DISK, OTHER = "net", "254:0", "7:9"
+WAYS = (DISK, OTHER, "8:0", "8:16", "8:32", "8:48")
+
+
+@pytest.mark.parametrize(
+    "wrote, read, outcome",
+    [
+        ({NET: 1.0}, {NET: 1.0}, Outcome.WARN),
+        ({NET: 1.0}, {NET: 0.5}, Outcome.INVALID),
+        # Bytes that were written did not pass here: nobody knows where those that are read would pass.
+        ({NET: 0.5}, {NET: 0.5}, Outcome.WARN),
+        # GPFS writes a copy to a disk of its own node, and one through the network. It reads the nearer one.
+        ({NET: 1.0, DISK: 1.0}, {DISK: 1.0}, Outcome.WARN),
+        ({NET: 1.0, DISK: 1.0}, {NET: 0.4, DISK: 0.4}, Outcome.INVALID),
+        # A mirror reads a half from each disk.
+        ({"8:0": 1.0, "8:16": 1.0}, {"8:0": 0.5, "8:16": 0.5}, Outcome.WARN),
+        # A partition counts the bytes of its disk once more.
+        # Copies on two servers; a file system over four disks of the node.
+        ({NET: 2.0}, {NET: 1.0}, Outcome.WARN),
+    ],
+)
+def test_what_carried_the_writes_may_contradict_reads_and_confirms_none(
+    wrote, read, outcome
+):
+    """A client that serves its file system itself (FUSE), whose servers are reached through the network."""
+    whole, told = case("fuse.bindfs").below(ways=WAYS), {}
+    for name, shares in (("write", wrote), ("read", read)):
+        counted = [
+            {way: Reading(*(round(x * GIB),) * 2) for way, x in shares.items()}
+        ] * 2
+        if name == "read":
+            # Some executions are as they should be.
+            counted[1] = dict.fromkeys(wrote, Reading(GIB, GIB))
+        whole = said(whole, name, 2, operations=None)
+        each = {"asked": Reading(GIB, GIB), "moved": Reading(GIB, GIB)}
+        tasks = [task(**each, counters=counters) for counters in counted]
+        told |= heard(whole, *tasks, name=name).evidence.task_counters
+    seen = whole.alter(task_counters=told).phase("read")
+    assert not seen.case.counters
+    finding = bytes_witnessed(seen)
+    assert finding.outcome is outcome, finding
+
+
 @pytest.mark.parametrize("when", ["idle", "activity"])
 def test_a_device_that_the_kernel_does_not_count_at_either_end_is_no_evidence(when):
     whole, told = case(), {}

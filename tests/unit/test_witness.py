@@ -130,6 +130,21 @@ def heard(*each):
     return task_counters.TaskCounters(witnesses=each, expected=len(each))
 
 
+def test_all_bytes_of_networks_and_disks_may_be_those_of_a_tool():
+    seen = heard(
+        grown(
+            "n1",
+            **{"8:0": [3072, 1024, 2], "net": [1000, 30, None], "/nfs": [7, 7, None]},
+        ),
+        grown("n2", net=[500, 70, None]),
+    )
+    networks, disk = Reading(1500, 100, None), Reading(6 * 512, 2 * 512, 2)
+    assert seen.passed({"n1": ["8:0", "8:16"], "n2": []})[""] == networks + disk
+    # A file system of Lustre may have this name; its client tells for itself.
+    assert seen.counted({"n1": ["net"], "n2": ["net"]}) is None
+    assert heard(of("a")).passed({}) == {"": Reading()}
+
+
 def test_seconds_are_those_of_the_longest_node():
     seen = task_counters.TaskCounters(
         witnesses=(
@@ -418,14 +433,14 @@ def test_an_agent_that_was_asked_once_says_nothing_of_what_moved():
     task = of("n1", 9, execution="write.1")
     (found,) = of_node([before], task)["write.1"]
     seen = task_counters.TaskCounters(witnesses=(found,), expected=1)
-    assert seen.counted({"n1": ["8:0"]}) is None
+    assert seen.counted({"n1": ["8:0"]}) is None and seen.passed({}) == {"": Reading()}
 
 
 def test_where_the_kernel_lists_no_disk_none_moved_nothing():
     """As in a container whose /proc/diskstats is empty (lxcfs)."""
     listed, hidden = (
         heard(grown("n1", **{"8:16": [0, 0, 0]})),
-        heard(grown("n1", nfs=[5, 5, None])),
+        heard(grown("n1", net=[5, 5, None])),
     )
     assert listed.counted({"n1": ["8:0"]}) == Reading()
     assert hidden.counted({"n1": ["8:0"]}) is None
@@ -467,6 +482,46 @@ def itself(process=None):
     """A process, as witness.sh names it; without one, this one."""
     number = process or os.getpid()
     return Task(number, processes.started(number) or 0)
+
+
+SENDS = (
+    "import socket; s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM);"
+    "[s.sendto(bytes(1400), ('10.9.0.2', 9)) for _ in range(1000)]"
+)
+
+
+def networks_apart(enter, code, place):
+    """What the networks count while Python code runs in a name space of its own, which a script prepares."""
+    apart = ["unshare", "--net", "--mount", "sh", "-euc", enter, "sh"]
+    if completed([*apart, "true"]).returncode != 0:
+        pytest.skip(
+            "networks cannot be made here: ip of iproute2, veth and bridge are needed"
+        )
+    words = [*apart, *witnessed(place, sys.executable, "-c", code)]
+    completed(words, check=True, cwd=place)
+    (seen,) = noted(place)
+    return seen.counters["net"]
+
+
+@pytest.mark.needs_root
+def test_ports_of_infiniband_count_for_their_interfaces(tmp_path):
+    """They count words of four bytes. One that counts no further is left out. IP over InfiniBand passes the ports, too."""
+    ports = {"mlx5_0": "1000", "mlx4_0": "4294967295"}
+    for name, count in ports.items():
+        counters = tmp_path / "infiniband" / name / "ports" / "1" / "counters"
+        counters.mkdir(parents=True)
+        for way in ("port_rcv_data", "port_xmit_data"):
+            (counters / way).write_text(f"{count}\n")
+    # The only interface of a network of its own is one of InfiniBand, says its type.
+    (tmp_path / "net" / "lo").mkdir(parents=True)
+    (tmp_path / "net" / "lo" / "type").write_text("32\n")
+    grown = tmp_path / "infiniband" / "mlx5_0" / "ports" / "1" / "counters"
+    moves = (
+        f"from pathlib import Path; at = Path({str(grown)!r}); (at / 'port_rcv_data').write_text('5000\\n');"
+        f"(at / 'port_xmit_data').write_text('2000\\n'); {SENDS.replace('10.9.0.2', '127.0.0.1')}"
+    )
+    enter = f'mount --bind {tmp_path} /sys/class; ip link set lo up; exec "$@"'
+    assert networks_apart(enter, moves, tmp_path) == Reading(4 * 4000, 4 * 1000, None)
 
 
 # --- witness.sh on a node with Lustre -------------------------------------------------------------

@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 
 from iogauge.core.measurement import Quantity, ToolOutput, ToolOutputError
-from iogauge.node.counters import Reading
+from iogauge.node.counters import NETWORKS, Reading
 from iogauge.node.host import Load
 from iogauge.node.mounts import BLOCK_DEVICE
 from iogauge.plan.case import CasePlan, PhasePlan
@@ -135,6 +135,23 @@ class TaskCounters:
             for name in counters.get(host, ()):
                 readings.append(_growth(name, of_host))
         return _total(readings)
+
+    def passed(self, devices: Mapping[str, Collection[str]]) -> dict[str, Reading]:
+        """Return what passed the networks of the nodes and some devices, by name, of all programs; all together is "".
+
+        A device's number may stand for another disk on each node.
+        """
+        passed = {"": Reading()}
+        for host, grown in self._grown.items():
+            for name, moved in grown.items():
+                if moved and (name == NETWORKS or name in devices.get(host, ())):
+                    passed[name] = passed.get(name, Reading()) + moved
+                    passed[""] += moved
+        return passed
+
+    def of_host(self, host: str) -> Mapping[str, Reading | None]:
+        """Return the growth of each counter of a host, None if it is unknown."""
+        return self._grown.get(host, {})
 
     @cached_property
     def _grown(self) -> Mapping[str, Mapping[str, Reading | None]]:

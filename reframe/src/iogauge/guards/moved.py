@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from iogauge.core.text import because
 from iogauge.core.units import format_bytes
 from iogauge.guards.agreement import (
@@ -17,10 +19,12 @@ from iogauge.guards.views import (
     LEAST_FILES,
     PAGE,
     READ_AHEAD,
+    CaseView,
     Execution,
     PhaseView,
     whole,
 )
+from iogauge.node.counters import Reading
 from iogauge.node.kinds import KINDS
 from iogauge.plan.observations import MOST_FOUND
 
@@ -43,7 +47,7 @@ _BYTES = Guard(
     more="It counts the bytes of the tasks, and their calls of read(2) and write(2): as many as the tool's operations, if it "
     "uses POSIX one by one. It also counts the bytes of everything under the mount: down to the disks, or in the client of "
     "the network file system. On a file system that counts, a missing count is INVALID. If nothing under the mount counts, "
-    "you get a remark.",
+    "the networks and disks of the nodes can contradict the tool, but they serve other programs too: you get a remark.",
 )
 _DID = {"read": "read", "write": "wrote"}
 _ALONE = "Only the tool itself reports this figure. docs/believed.md lists the witnesses that can confirm it"
@@ -119,6 +123,31 @@ def _beside(phase: PhaseView, direction: str) -> int:
     return beside + operations * 2 * end * phase.plan.samples
 
 
+def _carriers(case: CaseView) -> list[str]:
+    """Return the networks and disks of the nodes that carried all that a case wrote; empty if none did: RDMA may count nothing.
+
+    If some of them carried hardly more, only those count: the others serve other programs too, or carry copies. All of
+    them together ("") count if none carried it alone.
+    """
+    shares: dict[str, list[float]] = {}
+    for phase in case.plan.phases:
+        if phase.access.direction != "write" or not phase.witnessed:
+            continue
+        for execution in PhaseView(case, phase).executions:
+            wrote = execution.reported("write") or math.inf
+            for name, moved in execution.counts.passed(case.ways).items():
+                shares.setdefault(name, []).append(moved.written / wrote)
+    carried, single, own = list[str](), list[str](), list[str]()
+    for name, of in shares.items():
+        if min(of) >= 1 - BYTES.share:
+            carried.append(name)
+            if name:
+                single.append(name)
+            if name and max(of) <= 1 + BYTES.share:
+                own.append(name)
+    return own or single or carried
+
+
 def _moved_by(execution: Execution, way: str) -> list[ReportedFigure]:
     """Return the figures of an execution with the bounds of all that counted; if counts are lost, those from below."""
     output, counts, case = execution.output, execution.counts, execution.case
@@ -174,13 +203,18 @@ def _moved_for_tasks(execution: Execution, way: str, reported: int) -> list[Boun
 
 
 def _under_the_mount(execution: Execution, way: str) -> list[Bounds]:
-    """Return the bounds of the counters under the mount, and of the disks at the bottom."""
+    """Return the bounds of the counters under the mount, or of the ways out of the nodes, and of the disks at the bottom."""
     case, counts, bounds = execution.case, execution.counts, list[Bounds]()
     counted = counts.counted(case.counters)
     if counted:
         fewest = case.copies[0] if way == "write" else 1.0
         moved = counted.way(way) / fewest
         bounds.append(_at_most(f"{case.source} moved", moved, exact=bool(case.source)))
+    elif _carriers(case):
+        passed = counts.passed(case.ways)
+        # A mirror reads a part from each of its disks.
+        through = sum(passed.get(name, Reading()).way(way) for name in _carriers(case))
+        bounds.append(_at_most("the networks and disks of the nodes moved", through))
     least = counts.counted(case.disks)
     if least:
         under = f"a device below {case.source or 'the mount'} moved"

@@ -149,6 +149,11 @@ class CaseView:
         return self._by_host(lambda view: view.below.disks)
 
     @cached_property
+    def ways(self) -> Mapping[str, Sequence[str]]:
+        """Return the devices by which bytes may leave the nodes, by host; containers of one kernel share theirs."""
+        return {view.host: view.below.ways for view in self._firsts}
+
+    @cached_property
     def shared_counters(self) -> Mapping[str, Sequence[str]]:
         """Return the names of the counters that show the load of others, as :attr:`counters`.
 

@@ -5,6 +5,7 @@ name           where                                   counts
 =============  ======================================  ==================================
 ``8:0``        /proc/diskstats, or /sys/dev/block      bytes and requests of a block device
 ``/mnt``       /proc/self/mountstats                   bytes of a mounted NFS
+``net``        /proc/net/dev, /sys/class/infiniband    bytes of all networks
 ``fs-OST0000`` osc.*.stats, mdc.*.stats                bytes and requests of a Lustre target
 =============  ======================================  ==================================
 
@@ -16,7 +17,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -70,6 +71,8 @@ Readings = Mapping[str, Reading | None]
 #: The counters of all block devices.
 _DISKS = "proc/diskstats"
 _NUMBERED = "sys/dev/block"
+#: Name of what all networks moved.
+NETWORKS = "net"
 
 _SECTOR = 512
 #: Seconds in which lctl must have told of all devices of the client.
@@ -93,6 +96,8 @@ def read_all(
     # The kernel makes this directory for its client of NFS: without it there is none among the mounts.
     if (root / "proc/fs/nfsfs").is_dir():
         counts |= _of_mounts(text(root / "proc/self/mountstats"))
+    if networks := _networks(root):
+        counts[NETWORKS] = networks
     if lustre:
         counts |= _of_targets(root)
     return counts
@@ -196,6 +201,42 @@ def _of_mounts(text: str) -> dict[str, Reading]:
         elif point and words[:1] == ["bytes:"] and len(words) > 6:
             counts[point] = Reading(int(words[5]), int(words[6]), None)
     return counts
+
+
+def _networks(root: Path) -> Reading | None:
+    """Return what all networks received and sent; None if nothing is known.
+
+    A client in the kernel or in a program reaches its servers through them, RDMA through ports of InfiniBand.
+    """
+    total: Reading | None = None
+    ports = list(_ports(root))
+    for count in (*ports, *_interfaces(root, by_port=bool(ports))):
+        total = (total or Reading(requests=None)) + count
+    return total
+
+
+def _ports(root: Path) -> Iterator[Reading]:
+    """Yield the counts of RDMA ports, which count words of four bytes (InfiniBand specification, PortCounters)."""
+    for folder in sorted((root / "sys/class/infiniband").glob("*/ports/*/counters")):
+        with contextlib.suppress(OSError, ValueError):
+            received = int((folder / "port_rcv_data").read_text())
+            sent = int((folder / "port_xmit_data").read_text())
+            # Counters of 32 bits stop there, and say nothing any more.
+            if 2**32 - 1 not in (received, sent):
+                yield Reading(4 * received, 4 * sent, None)
+
+
+def _interfaces(root: Path, by_port: bool) -> Iterator[Reading]:
+    """Yield the counts of network interfaces, without those whose bytes another one counts."""
+    for line in text(root / "proc/net/dev").splitlines()[2:]:
+        name, _, fields = line.partition(":")
+        place, words = root / "sys/class/net" / name.strip(), fields.split()
+        # An interface over others, as a bond or a VLAN, counts their bytes once more.
+        if len(words) < 9 or any(place.glob("lower_*")):
+            continue
+        # Of InfiniBand (ARPHRD_INFINIBAND): the ports have counted its bytes.
+        if not (by_port and text(place / "type").strip() == "32"):
+            yield Reading(int(words[0]), int(words[8]), None)
 
 
 def _of_targets(root: Path) -> dict[str, Reading | None]:

@@ -72,7 +72,23 @@ def resolve(path: str, mount: Mount, *, root: str = "/") -> Below:
     """
     below = _Walk(root).file_system(path, mount, frozenset())
     devices, disks = _counting(root, below.devices), _counting(root, below.disks)
-    return replace(below, devices=devices, disks=disks)
+    below = replace(below, devices=devices, disks=disks)
+    return below if below.devices else replace(below, ways=_ways(root))
+
+
+def _ways(root: str) -> tuple[str, ...]:
+    """Return the devices of this node that lead to storage and lie over no other device; a loop device is among them.
+
+    A partition, or a device over others, counts their bytes once more.
+    """
+    numbers = []
+    for name in listed(root, "sys/block"):
+        directory = os.path.realpath(os.path.join(root, "sys/block", name))
+        number = text(directory, "dev")
+        is_memory = _leaf(os.path.basename(directory), directory).memory
+        if number and not is_memory and not _beneath(directory):
+            numbers.append(number)
+    return _counting(root, numbers)
 
 
 def _counting(root: str, numbers: Sequence[str]) -> tuple[str, ...]:
