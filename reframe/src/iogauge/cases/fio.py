@@ -29,6 +29,8 @@ CHECKED_BYTES = 4096
 
 READ_IOPS = Metric("read_iops", "ops/s")
 READ_BW = Metric("read_bw", "MiB/s")
+#: fio's quantities of random reads.
+OF_RANDOM_READS: Mapping[Metric, str] = {READ_IOPS: "iops", READ_BW: "bw"}
 WRITE_BW = Metric("write_bw", "MiB/s")
 #: How files are laid out that a timed job then works on.
 LAID_OUT = Access(direction="write", o_direct=True, fsync=True)
@@ -59,12 +61,14 @@ LAYOUT_CHECKED = Verification(
 
 
 class FioCheck(StorageCheck):
-    """fio on the nodes of the job; a subclass sets the jobs."""
+    """fio on the nodes of the job; a subclass sets the jobs, and ``quantities`` if it has a timed phase."""
 
     needs = vocabulary.FIO
     own_processes = 1
     #: It runs on all nodes of the site's scale, or on one.
     on_all_nodes: bool = False
+    #: fio's quantity of each metric of the timed phase.
+    quantities: Mapping[Metric, str]
 
     def declared(self) -> dict[str, Any]:
         """Return the defaults of every check; on one node, unless it runs on all."""
@@ -73,21 +77,15 @@ class FioCheck(StorageCheck):
             declared["nodes"] = 1
         return declared
 
-    def quantities(self) -> Mapping[Metric, str]:
-        """Return fio's quantity of each metric: operations per second, and the reads' bandwidth."""
-        return {READ_IOPS: "iops", READ_BW: "bw"}
-
     def promise(self) -> tuple[Metric, ...]:
         """Return the metrics that have a quantity."""
-        return tuple(self.quantities())
+        return tuple(self.quantities)
 
     def timed_phase(
         self, job: options.FioJob, access: Access, verifies: Verification | None = None
     ) -> PhasePlan:
         """Return the phase of the job that gives all metrics their values."""
-        rates = {
-            metric.name: quantity for metric, quantity in self.quantities().items()
-        }
+        rates = {metric.name: quantity for metric, quantity in self.quantities.items()}
         return self.fio_phase(job, rates, access, verifies=verifies)
 
     def share_of_file(self, block: int, shares: int) -> int:
@@ -197,6 +195,7 @@ class FioRandomReadCheck(OneNodeFioCheck):
     """
 
     block: str
+    quantities = OF_RANDOM_READS
 
     def plan(self) -> CasePlan:
         """Lay the files out once, then run the timed job."""

@@ -24,14 +24,13 @@ class EnduranceCheck(FioCheck):
     transfer: int
     on_all_nodes = True
 
-    def quantities(self) -> Mapping[Metric, str]:
-        """Return fio's mean, and what the counters of the first node make of it."""
-        return {
-            WRITE_BW: "bw",
-            Metric("write_best_minute", "MiB/s"): "best_minute",
-            Metric("write_worst_minute", "MiB/s"): "worst_minute",
-            Metric("write_longest_dip", "s", "less", tail=True): "dip",
-        }
+    #: fio's mean, and what the counters of the first node make of it.
+    quantities: Mapping[Metric, str] = {
+        WRITE_BW: "bw",
+        Metric("write_best_minute", "MiB/s"): "best_minute",
+        Metric("write_worst_minute", "MiB/s"): "worst_minute",
+        Metric("write_longest_dip", "s", "less", tail=True): "dip",
+    }
 
     def rounds(self, metric: Metric) -> Sequence[Mapping[str, float]]:
         """Return the mean of each minute of each repetition, by the seconds at which it begins."""

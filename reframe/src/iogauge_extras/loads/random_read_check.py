@@ -9,6 +9,7 @@ from typing import Any, Literal
 import reframe.core.builtins as builtins
 
 from iogauge.cases.fio import (
+    OF_RANDOM_READS,
     READ_IOPS,
     FioCheck,
     checks_of,
@@ -38,6 +39,7 @@ class RandomReadCheck(FioCheck):
     valid_systems = [f"+{vocabulary.TARGET} +{vocabulary.O_DIRECT}"]
     variants = ("sound", "published")
     flaw = "runs of 10 s: too short to compare systems by"
+    quantities = OF_RANDOM_READS
     block: str
     #: Clients that read and servers that hold the files: ``one-client``, ``one-server``, ``one-box``, ``all``.
     span: str
