@@ -136,6 +136,12 @@ def weekends(chance: random.Random, count: int, scale: float) -> Series:
     return [run * 6 if place % 7 < 2 else run for place, run in enumerate(runs)]
 
 
+def doubling(chance: random.Random, count: int, scale: float) -> Series:
+    """Log-normal runs that scatter twice as much after the baseline."""
+    runs = normal(chance, count, scale)
+    return runs[:BASELINE] + [2 * run for run in runs[BASELINE:]]
+
+
 def upwards(chance: random.Random, count: int, scale: float) -> Series:
     """Log-normal runs, of which one of twenty is served from a cache, up to twice as fast."""
     runs = normal(chance, count, scale)
@@ -203,6 +209,7 @@ NOISES: dict[str, Noise] = {
     "filling and purging": filling,
     "heavy lower tail": tailed,
     "scattering by load": loaded,
+    "scatter that doubles": doubling,
     "jumps that return": jumping,
     "slower under load": crowded,
     "1/f": remembering,
@@ -291,6 +298,7 @@ def differ(noise: Noise, runs: int) -> Callable[[random.Random], float]:
 ROWS = {
     "filling and purging": "filled, and purged each fortnight",
     "scattering by load": "more scatter on days of more load",
+    "scatter that doubles": "twice the scatter after the baseline",
     "jumps that return": "bad nights in bursts of three",
     "bursts": "bad nights in bursts of three",
     "slower under load": "slower on days of more load",
