@@ -182,18 +182,21 @@ def _page(name: str) -> str:
 
 def _checks() -> dict[str, list[str]]:
     """Return what docs/checks.md says of each check: its row in the table."""
-    found = {name: [name] for name in known_checks(project_root() / "checks")}
+    names = known_checks(project_root() / "checks")
+    found: dict[str, list[str]] = {}
     for line in _page("checks.md").splitlines():
         cells = [cell.strip() for cell in line.strip("| ").split("|")]
-        for name in cells[0].split(", ") if len(cells) == 4 else ():
-            if found.get(name) == [name]:
-                _, parameters, measures, tool = cells
-                found[name] += [f"  It measures {measures}."]
-                found[name] += [f"  One case for each: {parameters}."] * bool(
-                    parameters
-                )
-                found[name] += [f"  It is measured by {tool}."] * bool(tool)
-    return {name: [*told, "See docs/checks.md."] for name, told in found.items()}
+        if len(cells) != 4:
+            continue
+        named, parameters, measures, tool = cells
+        text = [f"  It measures {measures}."]
+        if parameters:
+            text.append(f"  One case for each: {parameters}.")
+        if tool:
+            text.append(f"  It is measured by {tool}.")
+        for name in named.split(", "):
+            found.setdefault(name, [name, *text, "See docs/checks.md."])
+    return {name: found.get(name, [name, "See docs/checks.md."]) for name in names}
 
 
 def _glossary() -> dict[str, str]:
