@@ -1,6 +1,5 @@
 """``iogauge explain`` and ``iogauge status``: what they say, and that no text is kept twice."""
 
-import json
 import re
 import sys
 from pathlib import Path
@@ -83,21 +82,14 @@ def test_an_unknown_word_is_answered_with_what_was_meant():
 # --- status ---------------------------------------------------------------------------------------
 
 
-def history(home, verdicts, case="Ior %a=b", start=1, **change):
+def history(home, verdicts, case="Ior %a=b", start=1):
     """A record a day of a case; ``verdicts`` are the marks."""
     known = {look.letter: verdict.value for verdict, look in LOOKS.items()}
     for day, mark in enumerate(verdicts, start):
         session = f"202701{day:02}T120000-n1-1"
-        metric = records.metric(verdict=known[mark], reason=f"its reason {day}")
-        record = json.loads(json.dumps(records.RECORD)) | {
-            **{"session": session, "time": f"2027-01-{day:02}T12:00:00Z", "case": case},
-            **{
-                "verdict": known[mark],
-                "reason": f"its reason {day}",
-                "metrics": [metric],
-            },
-        }
-        append(home / "history" / "mysite" / f"{session}.jsonl", record | change)
+        when = {"session": session, "time": f"2027-01-{day:02}T12:00:00Z"}
+        values = records.values(known[mark], case=case, **when)
+        append(home / "history" / "mysite" / f"{session}.jsonl", values)
 
 
 @pytest.fixture
