@@ -324,6 +324,16 @@ def test_a_lease_that_is_not_renewed_ends_the_agent(servers):
     wait_for(servers.all_gone, 20, "the end of all processes")
 
 
+def test_an_agent_outlasts_a_stage_directory_that_is_away(servers):
+    """The agents of a case with a failure ended after 30 s: their stage directory could not be written for 42 s."""
+    process, _, server = servers.attend()
+    with pytest.raises(subprocess.TimeoutExpired):
+        process.wait(42)
+    end_launcher(process, server)
+    process.communicate(timeout=600)
+    wait_for(servers.all_gone, 20, "the end of all processes")
+
+
 def test_a_node_that_does_not_see_the_stage_is_named(servers):
     servers.program(
         "blind",

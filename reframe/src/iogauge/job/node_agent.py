@@ -30,8 +30,8 @@ from iogauge.plan import stage as files
 #: Seconds between two looks at what started an agent, and between two words of the job script in the lease.
 _PAUSE_S = 0.5
 _BEAT_S = 2.0
-#: Seconds after which an agent ends without a new word.
-_LEASE_S = 30.0
+#: Seconds after which an agent ends without a new word: a network with the stage directory may be away for a while.
+_LEASE_S = 300.0
 
 
 def server_here() -> int | None:
