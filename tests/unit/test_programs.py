@@ -66,7 +66,7 @@ REMARK, REFUSED = Outcome.WARN, Outcome.INVALID
     ],
 )
 def test_what_is_preloaded_by_name(library, outcome, in_gate):
-    nodes = [{f"{between.PRELOAD}LD_PRELOAD": library}]
+    nodes = {"n1": {f"{between.PRELOAD}LD_PRELOAD": library}}
     evidence = SimpleNamespace(nodes=nodes, loaded=())
     for gate, expected in ((False, outcome), (True, in_gate)):
         finding = origin.environment(SimpleNamespace(evidence=evidence, gate=gate))
@@ -87,7 +87,7 @@ def test_what_is_preloaded_by_name(library, outcome, in_gate):
     ],
 )
 def test_what_a_task_has_loaded_by_what_it_is(loaded, outcome, in_gate):
-    evidence = SimpleNamespace(nodes=[], loaded=(loaded,))
+    evidence = SimpleNamespace(nodes={}, loaded=(loaded,))
     for gate, expected in ((False, outcome), (True, in_gate)):
         finding = origin.environment(SimpleNamespace(evidence=evidence, gate=gate))
         assert finding.outcome is expected, finding
