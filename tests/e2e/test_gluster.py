@@ -41,7 +41,7 @@ def site(storage, make_module_rig):
                 "uuid": f"glusterfs-{gluster.VOLUME}",
                 "honours_o_direct": True,
             },
-            limits={"case_files": 2000},
+            limits={"case_files": 2000, "phase_seconds": "2 s"},
         )
         rig.declare(
             scale={"nodes": 2, "tasks_per_node": 1},
@@ -68,7 +68,7 @@ def test_a_healthy_volume_is_not_refused(run):
 def test_clients_on_two_hosts_agree_on_all_that_the_file_system_claims(site):
     """Its clients keep what they know for a second: three questions are not claimed. Locks, names and lines hold across hosts."""
     done = run_on(*site, "-n", "^Semantics", "--keep-stage-files")
-    (record,) = (one for one in done.records if one["check"] == "Semantics")
+    (record,) = done.records
     assert record["verdict"] == "PASS", record["reason"]
     (noted,) = site[1].stage.rglob("semantics.1.json")
     answers = json.loads(noted.read_text())["answers"]
@@ -77,8 +77,10 @@ def test_clients_on_two_hosts_agree_on_all_that_the_file_system_claims(site):
     assert "does not hold" not in states
 
 
-#: IOR does not shift its readers over shuffled offsets in a shared file, and nobody can say that this client's cache is empty.
-UNPROVEN = {"files": "shared", "order": "random", "cache": "buffered"}
+def is_unproven(record):
+    """Whether a node reads what it wrote itself: nobody can say that this client's cache is empty."""
+    is_buffered = record["parameters"].get("cache") == "buffered"
+    return is_buffered and "G1 client cache" in record["reason"]
 
 
 def test_no_check_at_all_is_refused(site):
@@ -86,7 +88,7 @@ def test_no_check_at_all_is_refused(site):
     wrong = [
         f"{one['case']}: {one['reason']}"
         for one in found.records
-        if one["verdict"] in ("INVALID", "ERROR") and one["parameters"] != UNPROVEN
+        if one["verdict"] in ("INVALID", "ERROR") and not is_unproven(one)
     ]
     assert len(found.records) > 30 and not wrong, "\n".join(wrong)
 

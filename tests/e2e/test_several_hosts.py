@@ -33,7 +33,8 @@ def cluster(storage):
 
 
 def run_on(cluster, rig, *words, timeout=300, **environment):
-    """Run ReFrame on n1, where mpirun reaches the other hosts through the rig's agent."""
+    """Run ReFrame on n1, where mpirun reaches the other hosts through the rig's agent; earlier records are dropped first."""
+    shutil.rmtree(rig.home / "history", ignore_errors=True)
     state = rig.base / "lfs"
     state.mkdir(exist_ok=True)
     path = os.pathsep.join([str(STAND_INS), rig.environment()["PATH"]])

@@ -115,7 +115,7 @@ def test_what_does_not_come_back_is_open():
     left_open = output.unsettled["recovery_s"]
     assert left_open.value == math.inf
     assert "not 95% of 100 MiB/s again within 15 s" in left_open.why
-    assert "after_bw" in output.unsettled
+    assert output.unsettled.keys() == {"recovery_s", "rebuild_bw", "after_bw"}
 
 
 IDLE = report(marks=None, gap=[3.0, 0.4])

@@ -217,6 +217,11 @@ def test_a_value_that_the_turns_leave_open_is_unstable(median, open_value, verdi
     assert ("cannot decide: why" in found.reason) is (verdict is Verdict.UNSTABLE)
 
 
+def test_an_open_value_is_unstable_without_a_reference():
+    found = decide_metric(BW, [95.0], [], None, unsettled=Unsettled(80.0, "open"))
+    assert (found.verdict, found.reason) == (Verdict.UNSTABLE, "open")
+
+
 # --- expected failures ----------------------------------------------------------------------------
 
 EXPECTED = Reference(100.0, -0.1, None, "MiB/s", "x", "firmware bug")

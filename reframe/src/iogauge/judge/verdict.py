@@ -154,6 +154,15 @@ def beyond_scatter(values: Sequence[float], reference: Reference | None) -> bool
     )
 
 
+def _without_reference(
+    unreferenced: str, unsettled: Unsettled | None
+) -> tuple[Verdict, str]:
+    """Return what holds of a valid figure that has no reference, and why."""
+    if unsettled is not None:
+        return Verdict.UNSTABLE, unsettled.why
+    return Verdict.UNREFERENCED, unreferenced or NO_REFERENCE
+
+
 def decide_metric(
     metric: Metric,
     samples: Sequence[float],
@@ -170,8 +179,8 @@ def decide_metric(
     which expected failures are judged, by default the current day. After its last day an expected
     failure is dropped from the verdict's reference. UNSTABLE excuses no failure :func:`beyond_scatter`: that is FAIL.
 
-    ``unsettled`` is the worst value that may be true and is not proven. If it does not meet the
-    reference, and the median meets it or is that very value, the verdict is UNSTABLE.
+    ``unsettled`` is the worst value that may be true and is not proven. Without a reference the verdict is UNSTABLE then,
+    with a reference if it does not meet it, and the median meets it or is that very value.
 
     ``busy`` names a node on which others had more work than it has cores: what misses its reference there is CONTAMINATED.
     """
@@ -196,10 +205,7 @@ def decide_metric(
         ):
             return verdict(kind, "; ".join(objections))
     if reference is None:
-        return verdict(
-            Verdict.UNREFERENCED,
-            unreferenced or NO_REFERENCE,
-        )
+        return verdict(*_without_reference(unreferenced, unsettled))
     if reference.unit != metric.unit:
         raise ValueError(
             f"reference of {metric.name} is in {reference.unit}, not {metric.unit}"

@@ -157,7 +157,8 @@ def parse_stream(texts: Mapping[str, str], clients: int) -> ToolOutput:
             why = f"not {_RECOVERED:.0%} of {before:.0f} MiB/s again within {seconds - failed_s:.0f} s: raise limits.phase_seconds"
             notes["recovery_s"] = why
             unsettled["recovery_s"] = Unsettled(math.inf, why)
-            unsettled["after_bw"] = Unsettled(_NOTHING, why)
+            for name in ("rebuild_bw", "after_bw"):
+                unsettled[name] = Unsettled(_NOTHING, why)
             del marks["as before"]
             break
     calls, errors = 0, list[str]()
