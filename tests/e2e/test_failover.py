@@ -39,7 +39,6 @@ def test_a_frozen_file_system_is_an_outage_and_loses_nothing(rig, disk):
     done = fail(rig, f"fsfreeze -f {disk}; sleep 4; fsfreeze -u {disk}")
     rig.assert_clean()
     record = done.record
-    assert "but none for this metric of rig:default: write one" in record["reason"]
     found = {metric["name"]: metric for metric in record["metrics"]}
     assert verdict_of(found["outage_s"]) == "PASS", record["reason"]
     assert 4 <= found["outage_s"]["median"] < 8
@@ -47,7 +46,12 @@ def test_a_frozen_file_system_is_an_outage_and_loses_nothing(rig, disk):
     assert found["recovery_s"]["median"] >= 4
     assert found["succeeded"]["median"] == 1
     assert found["meanwhile_bw"]["median"] < 0.3 * found["before_bw"]["median"]
-    assert found["after_bw"]["median"] > 0.1 * found["before_bw"]["median"]
+    # A machine that others keep busy need not come back to 95 % of what it had.
+    if verdict_of(found["recovery_s"]) == "UNSTABLE":
+        assert "95% of" in record["reason"]
+    else:
+        assert record["verdict"] == "UNREFERENCED", record["reason"]
+        assert found["after_bw"]["median"] > 0.1 * found["before_bw"]["median"]
     assert (found["intact"]["median"], verdict_of(found["intact"])) == (1, "PASS")
     (over_time,) = found["before_bw"]["rounds"]
     assert min(over_time.values()) == 0 and float(max(over_time, key=float)) >= SECONDS
