@@ -131,6 +131,14 @@ def test_bytes_leave_a_node_by_devices_that_lie_over_no_other_and_are_storage(tr
     assert tree.resolve("/data").ways == ()
 
 
+def test_bytes_of_a_program_leave_by_the_devices_under_what_it_shows(tree):
+    """Seen: other programs read from a disk while bindfs answered from the page cache."""
+    tree.loop("loop0", "7:0", "/data/image")
+    tree.mount("/scratch", "ext4", "7:0")
+    tree.shown("/shown", "/scratch")
+    assert tree.resolve("/shown").ways == ("7:0",)
+
+
 @pytest.mark.parametrize(
     "counts, devices", [("0", ("nvme0c0n1", "nvme0c3n1")), ("1", ("259:1",))]
 )

@@ -125,8 +125,8 @@ class Below:
     btrfs, those under the upper directory of an overlay. If the paths of an NVMe disk count in its place, they are its
     paths, by name (``nvme0c0n1``). It is empty for network file systems.
     ``disks`` are the whole disks at the bottom: their counters (``/proc/diskstats``) show what
-    reached storage. ``names`` gives the kernel's names. ``ways`` are those disks of the node, whatever their use, by
-    which the bytes of a file system without ``devices`` may leave the node.
+    reached storage. ``names`` gives the kernel's names. ``ways`` are the devices by which the bytes of a file system
+    without ``devices`` may leave the node: those under what a program (FUSE) shows, or all disks of the node.
 
     The following are reasons in plain English, or empty. ``memory``: data end in memory. ``cached``:
     this kernel's page cache, a daemon or something unknown serves the file system itself.

@@ -73,7 +73,10 @@ def resolve(path: str, mount: Mount, *, root: str = "/") -> Below:
     below = _Walk(root).file_system(path, mount, frozenset())
     devices, disks = _counting(root, below.devices), _counting(root, below.disks)
     below = replace(below, devices=devices, disks=disks)
-    return below if below.devices else replace(below, ways=_ways(root))
+    if devices:
+        return below
+    ways = _counting(root, below.ways) or _ways(root)
+    return replace(below, ways=ways)
 
 
 def _ways(root: str) -> tuple[str, ...]:
@@ -256,7 +259,8 @@ class _Walk:
             behind = _on(mount.type, self.behind_program(path, mount, above))
             memory, fsync = under.memory or behind.memory, under.fsync or behind.fsync
             names = {**behind.names, **under.names}
-            under = replace(under, memory=memory, fsync=fsync, names=names)
+            ways = behind.devices or behind.ways
+            under = replace(under, memory=memory, fsync=fsync, names=names, ways=ways)
         return self.promises(path, mount, replace(under, devices=devices))
 
     def behind_program(self, path: str, mount: Mount, above: frozenset[int]) -> Below:
@@ -271,7 +275,8 @@ class _Walk:
             return Below()
         info = os.stat(source)
         if stat.S_ISBLK(info.st_mode):
-            return self.device(_number(info.st_rdev), above)
+            number = _number(info.st_rdev)
+            return replace(self.device(number, above), devices=(number,))
         if stat.S_ISCHR(info.st_mode):
             return Below()
         if stat.S_ISDIR(info.st_mode):
