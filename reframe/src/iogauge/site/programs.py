@@ -20,9 +20,7 @@ from iogauge.tools.ior import options
 _MPIRUN: Final = "mpirun"
 
 #: A program that somebody has built already needs no command.
-_ELSEWHERE: Final = (
-    " (or put it on PATH, or set IOGAUGE_STACK to the prefix whose bin/ holds it)"
-)
+_ELSEWHERE: Final = " (or put it on PATH, or run: IOGAUGE_STACK=PREFIX make setup, if PREFIX/bin holds it)"
 
 
 @dataclass(frozen=True, slots=True)
