@@ -11,8 +11,10 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from iogauge.judge.verdict import Verdict
+from iogauge.core.measurement import Metric, Reference, Unsettled
+from iogauge.judge.verdict import Verdict, decide_metric
 from iogauge.records import query
+from iogauge.records.record import MetricRecord
 from iogauge.site.references import find_mistakes
 from iogauge_extras.history import proposal as calibrating
 from iogauge_extras.history.position import FilePosition, position_of
@@ -259,10 +261,23 @@ def test_what_an_anchor_shares_is_not_touched():
             put(text, ("A", key, "m"), [2, 0, 0, "s"])
 
 
-def test_a_file_of_another_form_is_refused():
-    text = "A:\n  d:    {m: [1,0,0,s]}\n"
-    with pytest.raises(EditError, match="without a change of other lines"):
-        put(text, ("A", "d", "m"), [2, 0, 0, "s"])
+@pytest.mark.parametrize(
+    ("text", "gone", "new"),
+    [
+        ("A:\n  d:    {m:  [1,0,0,s]}\n", ["  d:    {m:  [1,0,0,s]}"], ["  d:    {m: [2, 0, 0, s]}"]),
+        ("A:\n    d:\n        m:\n        - 1\n        - s\n\n# next\nB:   1\n",
+         ["        m:", "        - 1", "        - s"], ["        m: [2, 0, 0, s]"]),
+        ("A: {d: {m: [1, 0,\n  0, s] }, e: {}}", ["A: {d: {m: [1, 0,", "  0, s] }, e: {}}"], ["A: {d: {m: [2, 0, 0, s] }, e: {}}"]),
+        ("A: {d: {}}  # own\nB: >-\n  a\n", ["A: {d: {}}  # own"], ["A: {d: {m: [2, 0, 0, s]}}  # own"]),
+        ("# head\nB: |\n  a\n\n  b\n", [], ["A:", "  d:", "    m: [2, 0, 0, s]"]),
+        ("", [], ["A:", "  d:", "    m: [2, 0, 0, s]"]),
+    ],
+)  # fmt: skip
+def test_only_the_lines_of_a_value_change(text, gone, new):
+    assert changed_lines(text, put(text, ("A", "d", "m"), [2, 0, 0, "s"])) == (
+        gone,
+        new,
+    )
 
 
 KEYS = st.text(st.sampled_from("ab|.* -#'\""), min_size=1, max_size=4) | st.integers(
@@ -384,6 +399,28 @@ def test_only_proven_values_are_runs(tmp_path):
     valid = [n for n, name in enumerate(verdicts, 1) if Verdict(name).is_valid]
     assert found.values == tuple(float(day) for day in valid if day > 2)
     assert found.left_out == (" (1 on busy nodes left out)" if 2 in valid else "")
+
+
+def test_a_figure_that_is_open_is_no_sample(tmp_path):
+    """A bandwidth that never came back: the seconds until the end are too many, and fail; nobody knows how many there are."""
+    recovery = Metric("recovery_s", "s", "less")
+    most = Reference(30.0, None, 0.5, "s", "acceptance")
+    for day in range(1, 6):
+        unsettled = None
+        if day > 3:
+            unsettled = Unsettled(math.inf, "not again")
+        found = decide_metric(recovery, [50.0 + day], [], most, unsettled=unsettled)
+        assert found.verdict is Verdict.FAIL
+        kept = MetricRecord.of(
+            found, ceiling=None, ceiling_from=None, cold=None, probes={}
+        )
+        made = records.values(
+            time=f"2026-09-{day:02}T00:00:00Z", metrics=[kept.to_json()]
+        )
+        records.append(tmp_path / "here" / f"{day}.jsonl", made)
+    with closing(query.connect(tmp_path)) as history:
+        (found,) = runs_of(tmp_path, history, query.Condition("1"))
+    assert found.values == (51.0, 52.0, 53.0)
 
 
 def test_only_the_newest_series_counts(tmp_path):

@@ -215,6 +215,7 @@ def test_a_value_that_the_turns_leave_open_is_unstable(median, open_value, verdi
     found = decide_metric(BW, [median], [], MET, unsettled=unsettled)
     assert found.verdict is verdict
     assert ("cannot decide: why" in found.reason) is (verdict is Verdict.UNSTABLE)
+    assert found.open is (open_value is not None and open_value < median)
 
 
 def test_an_open_value_is_unstable_without_a_reference():

@@ -88,6 +88,8 @@ class MetricVerdict:
     reference: Reference | None = None
     #: What its outputs say about it, such as the slow parts; empty if nothing.
     notes: str = ""
+    #: The median is a bound of the figure: a worse value may be true.
+    open: bool = False
 
     @property
     def failed_as_expected(self) -> bool:
@@ -154,6 +156,15 @@ def beyond_scatter(values: Sequence[float], reference: Reference | None) -> bool
     )
 
 
+def _is_bound(metric: Metric, median: float, unsettled: Unsettled | None) -> bool:
+    """Return whether a worse value than the median may be true."""
+    if unsettled is None:
+        return False
+    if metric.better == "more":
+        return unsettled.value < median
+    return unsettled.value > median
+
+
 def _without_reference(
     unreferenced: str, unsettled: Unsettled | None
 ) -> tuple[Verdict, str]:
@@ -194,9 +205,11 @@ def decide_metric(
         reference = replace(reference, xfail=None, until=None)
     applicable = [f for f in findings if f.metric in (None, metric.name)]
     values = tuple(samples)
+    median = statistics.median(values)
+    is_open = _is_bound(metric, median, unsettled)
 
     def verdict(kind: Verdict, reason: str) -> MetricVerdict:
-        return MetricVerdict(metric, values, kind, reason, reference)
+        return MetricVerdict(metric, values, kind, reason, reference, open=is_open)
 
     for kind in (Verdict.INVALID, Verdict.CONTAMINATED, Verdict.UNSTABLE):
         objections = [str(f) for f in applicable if f.outcome is Outcome[kind.name]]
@@ -210,7 +223,6 @@ def decide_metric(
         raise ValueError(
             f"reference of {metric.name} is in {reference.unit}, not {metric.unit}"
         )
-    median = statistics.median(values)
     text = f"median {with_unit(median, metric.unit)}, reference {reference}"
     if (
         unsettled is not None

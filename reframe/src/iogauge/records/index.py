@@ -349,11 +349,14 @@ class _Writer:
             return (None,) * 8
         named = self._id("metric", (metric.name, metric.unit, _text(metric.better)))
         samples = len(metric.samples) if isinstance(metric.samples, list) else 0
+        median: float | None = metric.median
+        if metric.open:
+            median = None
         of = metric.reference
         bounds = (of.value, of.lower, of.upper) if of else (None, None, None)
         return (
             named,
-            metric.median,
+            median,
             metric.spread,
             samples,
             metric.verdict.value,

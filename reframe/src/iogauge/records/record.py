@@ -168,6 +168,8 @@ class MetricRecord(untrusted.Form):
     reference: ReferenceRecord | None
     derived_from: Any = field(default=None, metadata=LEFT_OUT)
     notes: str | None = field(default=None, metadata=LEFT_OUT)
+    #: True if the median is a bound of the figure: statistics leave it out.
+    open: Any = field(default=None, metadata=LEFT_OUT)
 
     @classmethod
     def of(
@@ -192,6 +194,7 @@ class MetricRecord(untrusted.Form):
             probes=probes or None,
             rounds=rounds or None,
             notes=decided.notes or None,
+            open=decided.open or None,
             ceiling=ceiling,
             ceiling_from=ceiling_from,
             reference=ReferenceRecord.of(reference) if reference else None,

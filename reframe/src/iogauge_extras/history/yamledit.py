@@ -1,19 +1,16 @@
 """Change single values of a YAML file; every other line stays as it is, to the byte.
 
-ruamel.yaml keeps comments, order and quotes. A file that it cannot give back as it was is refused, and so is a change
-after which more than that differs.
+PyYAML says where each value stands, and the text is changed there alone. A change after which the file says more than that
+otherwise is refused.
 """
 
-import io
+import math
 import re
 import textwrap
 from collections.abc import Sequence
 from typing import Any, Final
 
-from ruamel.yaml import YAML
-from ruamel.yaml.comments import CommentedMap, CommentedSeq
-from ruamel.yaml.error import CommentMark, YAMLError
-from ruamel.yaml.tokens import CommentToken
+import yaml
 
 from iogauge.core import yamlfile
 from iogauge_extras.history.position import Key
@@ -37,101 +34,100 @@ def put(
     """
     name = ".".join(map(str, path))
     try:
-        old = yamlfile.parse(text, name) or {}
-        document = _yaml(text).load(text)
-    except (yamlfile.YamlError, YAMLError) as error:
-        raise EditError(f"{name}: cannot be set: {error}") from error
-    head = ""
-    if document is None:
-        head, document = text, CommentedMap()
-    elif _dumped(document, text) != text:
-        raise EditError(
-            f"{name}: cannot be set without a change of other lines: write this value by hand"
-        )
-    mapping = _mapping(document, path)
-    _set(mapping, path[-1], value)
-    after = head + _dumped(document, text)
-    expected = _unshared(old)
-    _mapping(expected, path)[path[-1]] = value
-    if _unshared(yamlfile.parse(after, name)) != expected:
+        expected = _changed(yamlfile.parse(text, name) or {}, path, value)
+        after = _edited(text, path, value)
+        if label:
+            key, _ = _nodes(after, path)[-1]
+            lines = after.splitlines(keepends=True)
+            after = _remarked(lines, key.start_mark.line, remark, label)
+        found = yamlfile.parse(after, name)
+    except (yamlfile.YamlError, yaml.YAMLError) as error:
+        raise EditError(f"{name}: cannot be set: {error}: write it by hand") from error
+    if found != expected:
         raise EditError(f"{name}: setting it would change other values of the file too")
-    if not label:
-        return after
-    number = _mapping(_yaml(after).load(after), path).lc.key(path[-1])[0]
-    return _remarked(after.splitlines(keepends=True), number, remark, label)
+    return after
 
 
-def _yaml(text: str) -> YAML:
-    found = YAML()
-    found.preserve_quotes = True
-    found.width = 10**9
-    indented = re.search(r"^( +)\S", text, re.MULTILINE)
-    if indented:
-        found.map_indent = len(indented[1])
+def _changed(data: Any, path: Sequence[Key], value: object) -> Any:
+    """Return what a file says after the change."""
+    if not path:
+        return value
+    if not isinstance(data, dict):
+        raise EditError(f"{data!r} is no mapping, so it cannot hold {path[0]!r}")
+    return {**data, path[0]: _changed(data.get(path[0], {}), path[1:], value)}
+
+
+def _nodes(text: str, path: Sequence[Key]) -> list[tuple[Any, Any]]:
+    """Return the nodes of key and value of the file, which has no key, and of each part of a path that is there."""
+    loader = yaml.SafeLoader(text)
+    found: list[tuple[Any, Any]] = [(None, loader.get_single_node())]
+    for part in path:
+        _, above = found[-1]
+        here = []
+        if above:
+            here = [pair for pair in above.value if _key(loader, pair) == part]
+        if not here:
+            break
+        found.append(here[0])
     return found
 
 
-def _dumped(document: Any, text: str) -> str:
-    stream = io.StringIO()
-    _yaml(text).dump(document, stream)
-    return stream.getvalue()
+def _key(loader: yaml.SafeLoader, pair: tuple[yaml.Node, yaml.Node]) -> Any:
+    return loader.construct_object(pair[0], deep=True)
 
 
-def _mapping(document: Any, path: Sequence[Key]) -> Any:
-    """Return the mapping that holds the last key of a path; those that are missing are added."""
-    for depth, key in enumerate(path):
-        if not isinstance(document, dict):
-            above = ".".join(map(str, path[:depth])) or "the file"
-            raise EditError(f"{above} is no mapping, so it cannot hold {key!r}")
-        if depth < len(path) - 1:
-            if key not in document:
-                _set(document, key, CommentedMap())
-            document = document[key]
-    return document
+def _edited(text: str, path: Sequence[Key], value: object) -> str:
+    """Return the text with the value in its place."""
+    found = _nodes(text, path)
+    key, node = found[-1]
+    missing = path[len(found) - 1 :]
+    if not missing:
+        after = text[_end(text, node) :]
+        return f"{text[: key.end_mark.index]}: {_flow(value)}{after}"
+    if node and node.flow_style:
+        comma = ""
+        if node.value:
+            comma = ", "
+        for part in reversed(missing):
+            value = {part: value}
+        at = node.end_mark.index - 1
+        return f"{text[:at]}{comma}{_flow(value)[1:-1]}{text[at:]}"
+    indent = ""
+    if node:
+        indent = " " * node.value[0][0].start_mark.column
+    lines = ""
+    for part in missing:
+        lines += f"\n{indent}{_flow(part)}:"
+        indent += "  "
+    lines += f" {_flow(value)}"
+    if not node:
+        return f"{text}{lines[1:]}\n"
+    at = text.find("\n", _end(text, node))
+    if at < 0:
+        at = len(text)
+    return f"{text[:at]}{lines}{text[at:]}"
 
 
-def _set(mapping: Any, key: Key, value: object) -> None:
-    """Set a value of a mapping, a list on one line; comments stay where they are."""
-    old = mapping.get(key)
-    if isinstance(value, list):
-        value = CommentedSeq(value)
-        value.fa.set_flow_style()
-        if isinstance(old, CommentedSeq):
-            old.copy_attributes(value)
-    elif isinstance(value, str) and isinstance(old, str):
-        text: Any = type(old)(value)
-        if hasattr(old, "fold_pos"):
-            text.fold_pos = old.fold_pos
-        value = text
-    below = None
-    if key not in mapping and isinstance(mapping, CommentedMap):
-        below = _comment_below(mapping)
-    mapping[key] = value
-    if below:
-        mapping.ca.items[key] = [None, None, below, None]
+def _flow(value: object) -> str:
+    """Return a value as YAML on one line."""
+    # A list shows no end of a document behind a single word.
+    text: str = yaml.safe_dump(
+        [value],
+        default_flow_style=True,
+        width=math.inf,
+        allow_unicode=True,
+        sort_keys=False,
+    )
+    return text[1:-2]
 
 
-def _comment_below(mapping: CommentedMap) -> CommentToken | None:
-    """Take the lines below a mapping, which ruamel.yaml keeps with its last value: they are of what follows."""
-    name: Any = None
-    while mapping and not mapping.fa.flow_style():
-        name = next(reversed(mapping))
-        if not isinstance(mapping[name], CommentedMap) or not mapping[name]:
-            break
-        mapping = mapping[name]
-    tokens = mapping.ca.items.get(name)
-    if not tokens or tokens[2] is None:
-        return None
-    own, _, lines = tokens[2].value.partition("\n")
-    tokens[2].value = f"{own}\n"
-    return CommentToken(f"\n{lines}", CommentMark(0), None) if lines else None
-
-
-def _unshared(data: Any) -> Any:
-    """Return a copy in which every use of an anchor has its own value."""
-    if isinstance(data, dict):
-        return {key: _unshared(value) for key, value in data.items()}
-    return data
+def _end(text: str, node: yaml.Node) -> int:
+    """Return the place behind the last character of a node; a collection in lines ends where the next token begins."""
+    while isinstance(node, yaml.CollectionNode) and not node.flow_style:
+        node = node.value[-1]
+        if isinstance(node, tuple):
+            node = node[1]
+    return len(text[: node.end_mark.index].rstrip())
 
 
 def _remarked(lines: list[str], number: int, remark: str, label: str) -> str:
