@@ -97,7 +97,9 @@ def _edited(text: str, path: Sequence[Key], value: object) -> str:
         indent = " " * node.value[0][0].start_mark.column
     lines = ""
     for part in missing:
-        lines += f"\n{indent}{_flow(part)}:"
+        # On one line a key with a colon has quotes, here it needs none.
+        alone = yaml.safe_dump({part: []}, allow_unicode=True)
+        lines += "\n" + indent + alone.removesuffix(" []\n")
         indent += "  "
     lines += f" {_flow(value)}"
     if not node:
