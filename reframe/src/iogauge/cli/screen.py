@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-import textwrap
 from collections.abc import Callable, Iterator
 from datetime import datetime
 from typing import Annotated, Final
@@ -18,7 +17,7 @@ from iogauge.core.units import moment
 from iogauge.judge.verdict import Verdict
 from iogauge.report import outcome
 from iogauge.report.endings import Ending, SessionRecords
-from iogauge.report.layout import WHOLE, Table, keep_commands
+from iogauge.report.layout import Table, fold
 from iogauge.report.outcome import plain
 from iogauge.report.ranking import ranked
 
@@ -110,24 +109,19 @@ def say(text: str, style: str = "", *, err: bool = False) -> None:
     console = new_console(err)
     lines = visible_lines(text).split("\n")
     if _width_is_known(err):
-        lines = [
-            line
-            if line.startswith("    ")
-            else textwrap.fill(
-                keep_commands(line, console.width),
-                console.width,
-                subsequent_indent=line[: len(line) - len(line.lstrip())],
-                break_long_words=False,
-                break_on_hyphens=False,
-            ).replace(WHOLE, " ")
-            for line in lines
-        ]
+        lines = [_folded(line, console.width) for line in lines]
     console.print(plain("\n".join(lines)), style=style, soft_wrap=True)
+
+
+def _folded(line: str, width: int) -> str:
+    if line.startswith("    "):
+        return line
+    return fold(line, width, line[: len(line) - len(line.lstrip())])
 
 
 def show(view: Table) -> None:
     """Print a table, whose lines are as long as they are."""
-    new_console().print(view, soft_wrap=True)
+    new_console().print(view)
 
 
 def show_ending(records: SessionRecords, end: Ending, sentence: str = "") -> None:

@@ -1,18 +1,20 @@
 """Columns of text that fit the width of a terminal or of a log, without boxes.
 
 Rich gives the width: the terminal's, or ``COLUMNS``. If a row does not fit, its first cell gets a
-line of its own above the others. If that does not suffice, the widest column is folded.
+line of its own above the others, the last column is folded, and then the widest one.
 """
 
 from __future__ import annotations
 
 import re
+import textwrap
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
+import rich.table
 from rich.cells import cell_len
-from rich.console import Console, ConsoleOptions
+from rich.console import Console, ConsoleOptions, JustifyMethod, RenderableType
 from rich.text import Text
 
 from iogauge.core.text import visible
@@ -20,25 +22,35 @@ from iogauge.judge.verdict import Verdict
 
 _GAP: Final = 2
 
-#: No column is folded to less.
-_NARROWEST: Final = 6
+#: Characters of the last column, at least, if its texts are longer.
+_FOLDED: Final = 20
 
 #: A command within a sentence, with its options, and a character that keeps it on one line.
 _COMMAND: Final = re.compile(
     r"\biogauge [a-z]+( [a-z]+(?=[ ']-))?( --?[a-z][\w=:.-]*( [\w.:][\w.:-]*)?)*"
 )
-WHOLE: Final = "\ue000"
+_WHOLE: Final = "\ue000"
 
 
-def keep_commands(text: str, width: int) -> str:
-    """Put :data:`WHOLE` in the place of the blanks within commands that fit so many characters."""
+def fold(line: str, width: int, indent: str = "") -> str:
+    """Return a line broken between words, with an indentation of all lines but the first.
+
+    A longer word, such as a path, stays whole. So does a command that fits the width.
+    """
 
     def kept(command: re.Match[str]) -> str:
         if len(command[0]) > width:
             return command[0]
-        return command[0].replace(" ", WHOLE)
+        return command[0].replace(" ", _WHOLE)
 
-    return _COMMAND.sub(kept, text)
+    lines = textwrap.fill(
+        _COMMAND.sub(kept, line),
+        width,
+        subsequent_indent=indent,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+    return lines.replace(_WHOLE, " ")
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,17 +60,11 @@ class Column:
     heading: str
     #: Its cells are aligned to the right.
     right: bool = False
-    #: Its cells are never folded.
-    whole: bool = False
 
 
-def columns(
-    *headings: str, right: Collection[str] = (), whole: Collection[str] = ()
-) -> tuple[Column, ...]:
-    """Return columns; ``right`` and ``whole`` are the headings of those that are so."""
-    return tuple(
-        Column(heading, heading in right, heading in whole) for heading in headings
-    )
+def columns(*headings: str, right: Collection[str] = ()) -> tuple[Column, ...]:
+    """Return columns; ``right`` are the headings of those that are aligned to the right."""
+    return tuple(Column(heading, heading in right) for heading in headings)
 
 
 class _Look(NamedTuple):
@@ -103,107 +109,55 @@ class Table:
 
     def __rich_console__(
         self, console: Console, options: ConsoleOptions
-    ) -> Iterator[Text]:
-        """Yield the lines, none of them wider than the console."""
-        width = options.max_width
-        shape = _Shape.fitting(self, width)
+    ) -> Iterator[RenderableType]:
+        """Yield the blocks, the notes and the lines."""
+        headings = [column.heading for column in self.columns]
+        every: list[Sequence[str]] = [headings]
+        for rows in self.blocks.values():
+            every += rows
+        widths = []
+        for cells in zip(*every, strict=True):
+            widths.append(max(cell_len(visible(cell)) for cell in cells))
+        room = options.max_width - _GAP * (len(widths) - 1)
+        is_narrow = sum(widths) > room
+        if is_narrow:
+            headings[0], widths[0] = "", 0
+            widths[-1] = min(widths[-1], _FOLDED)
+            widest = max(range(len(widths)), key=widths.__getitem__)
+            widths[widest] -= min(widths[widest] // 2, max(sum(widths) - room, 0))
         for heading, rows in self.blocks.items():
             if heading:
-                yield from _folded(console, heading, width, style="bold")
-                headings = [column.heading for column in self.columns]
-                styles = dict.fromkeys(headings, "dim")
-                if shape.apart:
-                    headings[0] = ""
-                yield from shape.lines(console, headings, styles)
-            for row in rows:
-                yield from shape.lines(console, row, STYLES)
+                yield Text(visible(heading), "bold")
+                yield self._grid(widths, [headings], dict.fromkeys(headings, "dim"))
+            if not is_narrow:
+                yield self._grid(widths, rows, STYLES)
+                continue
+            for first, *others in rows:
+                if first:
+                    yield Text(visible(first))
+                yield self._grid(widths, [["", *others]], STYLES)
         for number, note in enumerate(self.notes, 1):
             mark = f"[{number}] "
-            lines = _folded(console, note, width - len(mark))
-            for line in lines:
-                yield Text(mark).append_text(line)
-                mark = " " * len(mark)
-        for text in self.footer:
-            yield from _folded(console, text, width)
+            text = fold(f"{mark}{visible(note)}", options.max_width, " " * len(mark))
+            yield Text(text)
+        for line in self.footer:
+            yield Text(fold(visible(line), options.max_width))
 
-
-@dataclass(frozen=True, slots=True)
-class _Shape:
-    """Widths of the columns, in characters."""
-
-    columns: Sequence[Column]
-    widths: Sequence[int]
-    #: The first cell of a row gets a line of its own.
-    apart: bool
-    #: Characters in a line, at most.
-    width: int
-
-    @staticmethod
-    def fitting(table: Table, width: int) -> _Shape:
-        """Return the shape of a table in so many characters."""
-        widths = [cell_len(visible(column.heading)) for column in table.columns]
-        words = [0] * len(widths)
-        for block in table.blocks.values():
-            for row in block:
-                for n in range(len(widths)):
-                    text = visible(row[n])
-                    widths[n] = max(widths[n], cell_len(text))
-                    words[n] = max([words[n], *map(cell_len, text.split())])
-        if _total(widths) <= width:
-            return _Shape(table.columns, widths, False, width)
-        # The first column becomes the indentation.
-        widths[0] = 0
-        soft = [n for n, column in enumerate(table.columns) if not column.whole]
-        # Words, such as a session's name, are cut only if nothing else helps.
-        for least in (words, [0] * len(words)):
-            while _total(widths) > width:
-                wide = [n for n in soft if widths[n] > max(least[n], _NARROWEST)]
-                if not wide:
-                    break
-                widths[max(wide, key=widths.__getitem__)] -= 1
-        return _Shape(table.columns, widths, True, width)
-
-    def lines(
-        self, console: Console, cells: Sequence[str], styles: Mapping[str, str]
-    ) -> Iterator[Text]:
-        """Yield the lines of one row; ``styles`` is the style of cells, by their text."""
-        if self.apart and cells[0]:
-            yield from _folded(
-                console, cells[0], self.width, style=styles.get(cells[0], "")
-            )
-            if not any(cells[1:]):
-                return
-            cells = ("", *cells[1:])
-        folded = [
-            _folded(console, cell, width, style=styles.get(cell, ""))
-            for cell, width in zip(cells, self.widths, strict=True)
-        ]
-        for nth in range(max(map(len, folded))):
-            line = Text(no_wrap=True)
-            for column, width, texts in zip(
-                self.columns, self.widths, folded, strict=True
-            ):
-                text = texts[nth] if nth < len(texts) else Text()
-                room = Text(" " * (width - text.cell_len))
-                cell = room + text if column.right else text + room
-                line.append_text(cell)
-                line.append(" " * _GAP)
-            line.rstrip()
-            yield line
-
-
-def _total(widths: Sequence[int]) -> int:
-    return sum(widths) + _GAP * (len(widths) - 1)
-
-
-def _folded(console: Console, text: str, width: int, style: str = "") -> list[Text]:
-    """Return outside text as lines of at most so many characters; at least one line."""
-    text = visible(text)
-    if cell_len(text) <= width:
-        return [Text(text, style=style)]
-    kept = Text(keep_commands(text, width))
-    lines = []
-    for line in kept.wrap(console, max(width, 1), overflow="fold"):
-        plain = line.plain.rstrip().replace(WHOLE, " ")
-        lines.append(Text(plain, style=style))
-    return lines or [Text()]
+    def _grid(
+        self,
+        widths: Sequence[int],
+        rows: Sequence[Sequence[str]],
+        styles: Mapping[str, str],
+    ) -> rich.table.Table:
+        """Return rows, of which the last column takes what is left of the width."""
+        grid = rich.table.Table.grid(padding=(0, _GAP, 0, 0))
+        for column, width in zip(self.columns[:-1], widths, strict=False):
+            justify: JustifyMethod = "left"
+            if column.right:
+                justify = "right"
+            grid.add_column(width=width, justify=justify, overflow="fold")
+        grid.add_column(overflow="fold")
+        for row in rows:
+            cells = [Text(visible(cell), styles.get(cell, "")) for cell in row]
+            grid.add_row(*cells)
+        return grid

@@ -335,7 +335,7 @@ def table(lines: Sequence[Row]) -> Table:
     for where, mine in grouped(lines, lambda line: line.place).items():
         blocks[where] = list(map(cells, mine, [None, *mine]))
     headings = ("scenario", "metric", "median ±spread", *bounds, "verdict", "why")
-    shown = columns(*headings, right=bounds, whole=("metric", "verdict"))
+    shown = columns(*headings, right=bounds)
     return Table(shown, blocks, notes.texts, footer=remarks_of(lines))
 
 

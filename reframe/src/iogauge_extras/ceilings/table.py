@@ -255,7 +255,5 @@ def table(shown: Shown) -> Table:
         title = f"{shown.partition}, {chain.direction}, {chain.nodes} node(s)"
         blocks[title] = chain.cells()
     rates = ("declared", "carries", "lost")
-    headings = columns(
-        "layer", "declared", "when", "carries", "lost", right=rates, whole=rates
-    )
+    headings = columns("layer", "declared", "when", "carries", "lost", right=rates)
     return Table(headings, blocks)

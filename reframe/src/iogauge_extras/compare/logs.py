@@ -104,7 +104,7 @@ class LogComparison(Comparison):
                 ratio = f"{row.ratio:.3f}"
             rows.append((row.name, a, b, ratio, row.mark))
         right = ("A", "B", "B / A")
-        headings = columns("value", *right, "", right=right, whole=(*right, ""))
+        headings = columns("value", *right, "", right=right)
         return self.below(Table(headings, {self.title: rows}))
 
 

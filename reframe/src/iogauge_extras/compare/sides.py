@@ -99,7 +99,7 @@ class Contrast(Comparison):
             texts = (case, ratio.metric, a, b, runs, f"{ratio.ratio:.3f}", reach)
             rows.append((*map(visible, texts), ratio.mark))
         right = ("A", "B", "runs", "B / A", "95 %")
-        headings = columns("case", "metric", *right, "", right=right, whole=("B / A",))
+        headings = columns("case", "metric", *right, "", right=right)
         table = Table(headings, {self.title: rows})
         return self.below(table, *[f"note: only in {name}" for name in self.alone])
 

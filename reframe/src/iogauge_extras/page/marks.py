@@ -182,8 +182,7 @@ def marks_table(ordered: Sequence[CaseStatus]) -> Table:
     Each whole text is one note below the table, and so is what the marks mean.
     """
     runs = f"last {RUNS} runs"
-    whole = (runs, "newest", "verdict")
-    headings = columns("case", *whole, "why", right=(runs,), whole=whole)
+    headings = columns("case", runs, "newest", "verdict", "why", right=(runs,))
     notes = Notes(one.note for one in ordered if one.note)
     blocks: dict[str, list[tuple[str, ...]]] = {}
     for status in ordered:
