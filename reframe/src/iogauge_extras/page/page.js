@@ -27,16 +27,4 @@
   };
   find("tools").addEventListener("input", filter);
   filter();
-
-  // A link to a record opens it.
-  const open = () => {
-    const target = location.hash.length > 1 && find(decodeURIComponent(location.hash.slice(1)));
-    const details = target && target.closest("details");
-    if (!details) return;
-    details.open = true;
-    details.classList.remove("hidden");
-    target.scrollIntoView();
-  };
-  addEventListener("hashchange", open);
-  open();
 })();

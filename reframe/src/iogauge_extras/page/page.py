@@ -23,11 +23,10 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from iogauge.core.groups import grouped
-from iogauge.core.text import count, digest, visible
-from iogauge.core.units import format_value, with_unit
+from iogauge.core.text import count, visible
+from iogauge.core.units import with_unit
 from iogauge.core.untrusted import numbers, texts
 from iogauge.evidence.fingerprint import is_of_node
-from iogauge.guards.finding import Outcome
 from iogauge.judge.verdict import Verdict
 from iogauge.records.record import MetricRecord, Record, microseconds
 from iogauge.report import outcome
@@ -46,9 +45,6 @@ _FOLDER: Final = Path(__file__).parent
 #: Most figures of metrics without trouble, so that the page stays small.
 _FIGURES: Final = 500
 
-#: Parts of a needle whose rates are printed: the slowest.
-_SLOWEST: Final = 12
-
 
 def _shown(value: object) -> object:
     """Make text visible before it is escaped; our own markup stays as it is."""
@@ -61,11 +57,6 @@ def _written_by() -> str:
     """Return who wrote the page when, with which commit of the suite."""
     now = f"{datetime.now(timezone.utc):%Y-%m-%d %H:%M} UTC"
     return f"{now} by {getpass.getuser()} on {socket.gethostname()}, iogauge {suite()}"
-
-
-def _anchor(record: Record) -> str:
-    """Return the name of a record's place on the page."""
-    return "r" + digest([record.session, record.line, record.time])
 
 
 def _file(name: str) -> Markup:
@@ -90,9 +81,7 @@ TEMPLATES: Final = Environment(
     keep_trailing_newline=True,
 )
 TEMPLATES.globals |= {
-    "anchor": _anchor,
     "count": count,
-    "format_value": format_value,
     "numbers": numbers,
     "policy": _policy(_file("page.js")),
     "script": _file("page.js"),
@@ -101,7 +90,6 @@ TEMPLATES.globals |= {
     "signs": {DRIFT: "↓"}
     | {verdict.value: look.sign for verdict, look in LOOKS.items()},
     "style": _file("page.css") + _file("figure.css"),
-    "texts": texts,
     "with_unit": with_unit,
     "written_by": _written_by,
 }
@@ -124,7 +112,6 @@ def page(
         if len(curve.points) > 1 and curve.points not in drawn:
             others.append(curve)
     shown = {record.verdict for record in records}
-    last = outcome.newest(records)
     return TEMPLATES.get_template("page.html").render(
         alarm=alarm,
         silence=silence,
@@ -134,12 +121,10 @@ def page(
         span=_span_of(records),
         places=places_of(records),
         results=_results(ranked(records), layers or {}),
-        timelines=list(_timelines(last)),
+        timelines=list(_timelines(outcome.newest(records))),
         others=others[:_FIGURES],
         left_out=max(len(others) - _FIGURES, 0),
-        records=records,
-        facts_of=_facts,
-        by_line={record.line: record for record in last},
+        suites={record.suite: None for record in records if record.suite},
     )
 
 
@@ -241,41 +226,6 @@ def _timelines(records: Sequence[Record]) -> Iterator[tuple[Timeline, Record]]:
             with contextlib.suppress(ValueError):
                 rates = list(map(by_second, rounds))
                 yield Timeline(title, metric.unit, rates, marks), record
-
-
-def _facts(record: Record) -> dict[str, str]:
-    """Return what the page keeps of a record by name, and what guards object."""
-    facts = {
-        "record": f"history/{record.system}/{record.session}.jsonl, line {record.line}",
-        "verdict": record.reason,
-        "scale": f"{record.nodes} node(s) x {record.tasks_per_node} task(s), tier {record.tier}, variant {record.variant}",
-    }
-    for metric in record.metrics:
-        facts[metric.name] = _samples(metric)
-    for name, findings in grouped(record.findings, lambda f: f.name).items():
-        said = []
-        for finding in findings:
-            if finding.outcome != Outcome.OK.value:
-                said.append(outcome.said_of(finding))
-        if said:
-            facts[name] = "; ".join(said)
-    return facts
-
-
-def _samples(metric: MetricRecord) -> str:
-    """Return the samples of a metric, its slowest parts, and where its reference and its ceiling come from."""
-    samples = ", ".join(map(format_value, numbers(metric.samples)[:40]))
-    text = f"samples {samples} {metric.unit}"
-    probes = _named_numbers(metric.probes)
-    slowest = sorted(probes, key=probes.__getitem__)[:_SLOWEST]
-    if slowest:
-        parts = [f"{name} {format_value(probes[name])}" for name in slowest]
-        text += f"; slowest of {len(probes)}: {', '.join(parts)}"
-    if metric.reference and metric.reference.source:
-        text += f"; reference: {metric.reference.source}"
-    if metric.ceiling_from:
-        text += f"; ceiling: {metric.ceiling_from}"
-    return text
 
 
 def _span_of(records: Sequence[Record]) -> str:
