@@ -199,7 +199,7 @@ def again(rig):
 def verdicts(rig):
     """Verdicts of all records that can be read."""
     files = sorted((rig.home / "history").rglob("*.jsonl"))
-    found = [record for file in files for record in journal.read(file)]
+    found = [line.values for file in files for line in journal.read_lines(file)]
     return [record["verdict"] for record in found if isinstance(record, dict)]
 
 

@@ -4,7 +4,7 @@ import copy
 import json
 
 from iogauge.records import journal
-from iogauge.records.record import Record, keys_of
+from iogauge.records.record import Record
 
 METRIC = {
     "name": "write_bw",
@@ -88,7 +88,8 @@ def values(verdict="PASS", **change):
         "findings": [],
     }
     made = copy.deepcopy({**plain, "line": None, "series": None, **change})
-    made["line"], made["series"] = keys_of(made)
+    made_of = Record.from_json(made)
+    made["line"], made["series"] = made_of.line, made_of.series
     return made
 
 

@@ -49,7 +49,7 @@ from iogauge.judge.verdict import Judgement, MetricVerdict, Verdict
 from iogauge.plan.case import CasePlan
 from iogauge.plan.script import shell_command
 from iogauge.records import journal, selected
-from iogauge.records.record import FindingRecord, MetricRecord, Record
+from iogauge.records.record import SCHEMA, FindingRecord, MetricRecord, Record
 from iogauge.session.current import confirms, current, gate_marks, is_gate, suite
 from iogauge.site import reference_notes
 from iogauge.site.extras import PartitionExtras
@@ -431,7 +431,8 @@ class JudgedCheck(rfm.RunOnlyRegressionTest):
             if not name.startswith("."):
                 parameters[name] = getattr(self, name)
         marks = cast(dict[str, Any], gate_marks())
-        record = Record(
+        record = Record.new(
+            form=SCHEMA,
             session=session_name,
             time=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
             gate=is_gate(),

@@ -1,6 +1,7 @@
 """Words and units, and strict reading of outside data.
 
 - commands: run a program to its end
+- form: objects of JSON whose older and newer forms are read too
 - groups: items by what they have in common
 - measurement: metrics, quantities, outputs, in one form for every tool
 - paths: paths of the project and of its state; files written whole or not at all

@@ -16,14 +16,12 @@ import reprlib
 import stat
 import types
 import typing
-from collections.abc import Callable, Mapping
-from dataclasses import MISSING, Field, asdict, dataclass, field, fields, is_dataclass
-from enum import Enum
+from collections.abc import Mapping
+from dataclasses import asdict, fields, is_dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal, NoReturn, Union
 
 if TYPE_CHECKING:
-    from pydantic_core import SchemaValidator
     from typing_extensions import Self  # of Python 3.11
 
 #: Largest file in bytes: a tool's output for 10,000 tasks is smaller.
@@ -161,7 +159,7 @@ def build(kind: Any, value: Any, where: str = "") -> Any:  # noqa: C901
     ``kind`` may be str, bool, int (64 bits), float (finite), None, a union, or a Literal of
     text. It may be a tuple, a mapping from text, or a dataclass of these. Nothing is converted,
     with two exceptions: a whole number may stand for a float, a list for a tuple. A dataclass must
-    have all its keys, and no others, but a :class:`Form` has its own rule.
+    have all its keys, and no others.
     """
     if kind is Any or (type(value) is kind and kind not in (int, float)):
         return value
@@ -238,158 +236,6 @@ class Plain:
         """Return the object that :meth:`to_json` made plain; raises TypeError or ValueError on other data."""
         built: Self = build(cls, data)
         return built
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Form:
-    """An object of JSON whose older and newer forms are read too: the fields of a subclass are its keys.
-
-    A field without a default must be there. A value that is there must have the field's type; ``Any`` takes every
-    value. Keys that are not declared, and the order of all, are kept. The constructor does not look at the values,
-    :meth:`from_json` does.
-    """
-
-    #: The object as JSON held it; empty if it is a new one.
-    kept: Mapping[str, Any] = field(default_factory=dict)
-
-    @classmethod
-    def from_json(cls, values: object, where: str = "") -> Self:
-        """Build the object from what JSON holds; raises TypeError or ValueError that names the key.
-
-        ``where`` stands before the keys in the message.
-        """
-        form: Any = cls
-        try:
-            built: Self = _validator(form, build=True).validate_python(values)
-        except ValueError as error:
-            raise _as_told(error, where) from None
-        return built
-
-    @classmethod
-    def fits(cls, values: object) -> bool:
-        """Return whether JSON has all keys, with the types of their fields."""
-        form: Any = cls
-        return _validator(form, build=False).isinstance_python(values)
-
-    def _check(self) -> None:
-        """Raise TypeError or ValueError for values that have the right type and are wrong all the same."""
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the object as JSON holds it."""
-        form: Any = type(self)
-        values = dict(self.kept)
-        for name, key in _keys(form).items():
-            value = getattr(self, key.name)
-            is_own = value is not None or "left out" not in key.metadata
-            if name in values or (is_own and not self.kept):
-                values[name] = _plain(value)
-        return values
-
-
-@functools.lru_cache(maxsize=64)
-def _keys(form: Any) -> Mapping[str, Field[Any]]:
-    """Return the fields of a form by their keys in JSON; the metadata of a field may name its key."""
-    keys = {}
-    for key in fields(form):
-        if key.name != "kept":
-            keys[key.metadata.get("key", key.name)] = key
-    return keys
-
-
-@functools.lru_cache(maxsize=64)
-def _validator(form: Any, build: bool) -> SchemaValidator:
-    """Return what checks the keys of a form, and builds it from them."""
-    from pydantic_core import SchemaValidator  # no agent reads a form
-
-    if build:
-        return SchemaValidator(_schema(form))
-    return SchemaValidator(_keys_schema(form))
-
-
-def _keys_schema(form: Any) -> Any:
-    """Return the schema of a form's keys; those that are not declared are left out."""
-    from pydantic_core import core_schema as core
-
-    keys = {}
-    for name, key in _keys(form).items():
-        needed = key.default is MISSING and key.default_factory is MISSING
-        schema = _schema(_hints(form)[key.name])
-        keys[name] = core.typed_dict_field(schema, required=needed)
-    return core.typed_dict_schema(keys, strict=True, extra_behavior="ignore")
-
-
-def _schema(kind: Any) -> Any:
-    """Return the schema of a type of a form's field. Nothing is converted but lists to tuples, and texts to members of an Enum."""
-    from pydantic_core import core_schema as core
-
-    whole = core.int_schema(strict=True, ge=-(2**63), lt=2**63)
-    finite = core.float_schema(strict=True, allow_inf_nan=False)
-    simple = {
-        Any: core.any_schema(),
-        str: core.str_schema(strict=True),
-        int: whole,
-        float: core.union_schema(
-            [whole, finite],
-            mode="left_to_right",
-            custom_error_type="number",
-            custom_error_message="expected a finite number",
-        ),
-    }
-    origin, inner = _shape(kind)
-    if kind in simple:
-        return simple[kind]
-    if types.NoneType in inner:
-        return core.nullable_schema(_schema(inner[0]))
-    if origin is tuple:
-        items = core.list_schema(_schema(inner[0]), strict=True)
-        return core.no_info_after_validator_function(tuple, items)
-    if origin is not None:
-        return core.dict_schema(*map(_schema, inner), strict=True)
-    if issubclass(kind, Enum):
-        values = core.literal_schema([member.value for member in kind])
-        return core.no_info_after_validator_function(kind, values)
-    built = functools.partial(_built, kind)
-    return core.no_info_wrap_validator_function(built, _keys_schema(kind))
-
-
-def _built(form: Any, values: Any, read: Callable[[Any], Any]) -> Form:
-    """Return a form of what JSON held, once it is read."""
-    given = {}
-    keys = _keys(form)
-    for name, value in read(values).items():
-        given[keys[name].name] = value
-    built: Form = form(**given, kept=values)
-    built._check()
-    return built
-
-
-def _as_told(error: Any, where: str) -> TypeError | ValueError:
-    """Return the first mistake of a form in words; ``where`` stands before its key."""
-    (mistake, *_) = error.errors(include_url=False)
-    place = where.rstrip(".")
-    for part in mistake["loc"]:
-        step = f".{part}"
-        if isinstance(part, int):
-            step = f"[{part}]"
-        place += step
-    place = place.lstrip(".")
-    if mistake["type"] == "missing":
-        return TypeError(f"the key {place} is missing")
-    if mistake["type"] == "value_error":
-        return ValueError(f"{place}.{mistake['ctx']['error']}".lstrip("."))
-    found = reprlib.repr(mistake["input"])
-    expected = mistake["msg"].replace("Input should be", "expected")
-    return TypeError(f"{place or 'the record'} is {found}: {expected}")
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, Form):
-        return value.to_json()
-    if isinstance(value, tuple):
-        return [_plain(item) for item in value]
-    if isinstance(value, Enum):
-        return value.value
-    return value
 
 
 def numbers(values: object) -> list[float]:

@@ -28,7 +28,7 @@ from iogauge.evidence.fingerprint import identity
 from iogauge.judge.verdict import Verdict
 from iogauge.records import series
 from iogauge.records.journal import Damaged, Line, read_lines
-from iogauge.records.record import FindingRecord, MetricRecord, Record, microseconds
+from iogauge.records.record import MetricRecord, Record, microseconds
 
 #: Grows when the same session files make another index.
 _VERSION = 4
@@ -302,9 +302,7 @@ class _Writer:
         if isinstance(values, Damaged):
             return values.problem
         try:
-            record = Record.from_json(_without_findings(values))
-            nodes = _whole(values, "nodes")
-            tasks = _whole(values, "tasks_per_node")
+            record = Record.from_json(values)
             time = microseconds(record.time)
             name, content = self._fingerprint(record)
         except (TypeError, ValueError, RecursionError) as error:
@@ -323,7 +321,8 @@ class _Writer:
                 record.check,
                 record.case,
             ),
-            *(_text(record.variant), record.tier, nodes, tasks, record.line),
+            *(record.variant, record.tier, record.nodes),
+            *(record.tasks_per_node, record.line),
         )
         own = self._id("series", (record.series,))
         of_record = (
@@ -347,8 +346,7 @@ class _Writer:
         """Return the columns of a metric."""
         if metric is None:
             return (None,) * 8
-        named = self._id("metric", (metric.name, metric.unit, _text(metric.better)))
-        samples = len(metric.samples) if isinstance(metric.samples, list) else 0
+        named = self._id("metric", (metric.name, metric.unit, metric.better))
         median: float | None = metric.median
         if metric.open:
             median = None
@@ -358,7 +356,7 @@ class _Writer:
             named,
             median,
             metric.spread,
-            samples,
+            len(metric.samples),
             metric.verdict.value,
             *bounds,
         )
@@ -408,26 +406,6 @@ _KEPT_ONCE = {
 _ROWS = 10_000
 
 
-def _without_findings(values: dict[str, Any]) -> dict[str, Any]:
-    """Return a record without its findings if they are sound: the index has none, and building them takes longest."""
-    findings = values.get("findings")
-    if type(findings) is list and all(map(FindingRecord.fits, findings)):
-        return values | {"findings": []}
-    return values
-
-
 def _digest(text: bytes) -> int:
     digest = hashlib.blake2b(text.strip(), digest_size=8).digest()
     return int.from_bytes(digest, "big", signed=True)
-
-
-def _whole(values: Mapping[str, Any], name: str) -> int | None:
-    """Return a whole number of a record; raises ValueError for any other value."""
-    value = values.get(name)
-    if value is None or (type(value) is int and abs(value) < 2**63):
-        return value
-    raise ValueError(f"{name} is {value!r:.60}: expected a whole number")
-
-
-def _text(value: object) -> str | None:
-    return None if value is None else str(value)

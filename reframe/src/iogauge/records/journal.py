@@ -72,18 +72,11 @@ class Line:
     values: dict[str, Any] | Damaged
 
 
-def read(file: Path) -> Iterator[dict[str, Any] | Damaged]:
-    """Yield the JSON of one session's records in order.
-
-    Lines that cannot be parsed as records are yielded as :class:`Damaged`. The values are not
-    checked. Raises OSError if the file cannot be read.
-    """
-    for line in read_lines(file):
-        yield line.values
-
-
 def read_lines(file: Path) -> Iterator[Line]:
-    """Yield as :func:`read` does, each with the place of its line."""
+    """Yield the lines of one session in order, but for blank ones; values that are no record are :class:`Damaged`.
+
+    The values of a record are not checked. Raises OSError if the file cannot be read.
+    """
     start = 0
     with untrusted.open_file(file, _FILE_BYTES) as lines:
         for number in itertools.count(1):

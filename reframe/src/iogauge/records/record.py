@@ -2,7 +2,7 @@
 
 A record is one line of JSON in a session's file; docs/results.md describes its keys.
 
-The dataclasses keep what JSON held. So an object that an older or a newer version wrote is read, and written back as it was.
+What an older or a newer version wrote is read, and written back as it was, but for the order of keys.
 """
 
 from __future__ import annotations
@@ -11,27 +11,20 @@ import json
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta, timezone
 from functools import lru_cache
-from typing import Any
+from typing import Annotated, Any, Literal
 
+from pydantic import AfterValidator, ConfigDict, Field
 from pydantic_core import from_json
+from typing_extensions import TypedDict  # of Python 3.12
 
-from iogauge.core import untrusted
+from iogauge.core.form import Form
 from iogauge.core.measurement import Reference
 from iogauge.core.text import digest, visible
 from iogauge.evidence.fingerprint import DIVIDING, series_subset
 from iogauge.guards.finding import Finding
 from iogauge.judge.verdict import MetricVerdict, Verdict
-
-#: Metadata of a field that a new object leaves out if it is None.
-LEFT_OUT: Mapping[str, Any] = {"left out": True}
-
-
-def named(key: str) -> Mapping[str, Any]:
-    """Return the metadata of a field whose key in JSON has another name."""
-    return {"key": key}
 
 
 def _taken(source: object, *names: str) -> dict[str, Any]:
@@ -55,8 +48,11 @@ _MEASURED: Mapping[str, Any] = {
     "overridden": {},
 }
 
-#: The largest figure and the latest time that are accepted; drawing and sorting need finite values.
-_MOST = 1e300
+#: A figure that can be drawn and sorted, also times another one.
+_Figure = Annotated[float, Field(ge=-1e150, le=1e150)]
+_Whole = Annotated[int, Field(ge=-(2**63), lt=2**63)]
+
+#: The latest time that is accepted.
 _LAST = 200_000_000_000_000_000
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
@@ -79,8 +75,20 @@ def microseconds(text: object) -> int:
     return since_epoch
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FindingRecord(untrusted.Form):
+def _after_1970(time: str) -> str:
+    microseconds(time)
+    return time
+
+
+class _Target(TypedDict):
+    """What the record of a target must have, among other keys."""
+
+    __pydantic_config__ = ConfigDict(extra="allow", strict=True)  # type: ignore[misc]
+
+    path: str
+
+
+class FindingRecord(Form):
     """What a guard saw; ``metric`` is None if it concerns the whole case. Older records have no ``subject``."""
 
     guard: str
@@ -97,7 +105,7 @@ class FindingRecord(untrusted.Form):
         taken = _taken(
             finding, "guard", "metric", "saw", "demands", "remedy", "subject"
         )
-        return cls(outcome=finding.outcome.value, **taken)
+        return cls.new(outcome=finding.outcome.value, **taken)
 
     @property
     def name(self) -> str:
@@ -109,25 +117,24 @@ class FindingRecord(untrusted.Form):
         return self.outcome == verdict.value.lower()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReferenceRecord(untrusted.Form):
+class ReferenceRecord(Form):
     """The reference for a metric; bounds are shares of the value, None if open."""
 
-    value: float
-    lower: float | None
-    upper: float | None = None
+    seldom = ("of_ceiling",)
+
+    value: Annotated[_Figure, Field(gt=0)]
+    lower: _Figure | None
+    upper: _Figure | None = None
     unit: Any = ""
     source: Any = ""
     xfail: Any = None
-    of_ceiling: float | None = field(default=None, metadata=LEFT_OUT)
+    of_ceiling: float | None = None
 
     @classmethod
     def of(cls, reference: Reference) -> ReferenceRecord:
         """Return the record of a reference."""
-        return cls(
-            **_taken(reference, "value", "lower", "upper", "unit", "source", "xfail"),
-            of_ceiling=reference.of_ceiling,
-        )
+        bounds = _taken(reference, "value", "lower", "upper", "unit")
+        return cls.new(**bounds, **_taken(reference, "source", "xfail", "of_ceiling"))
 
     @property
     def least(self) -> float | None:
@@ -139,37 +146,30 @@ class ReferenceRecord(untrusted.Form):
         """Return the largest value that meets the reference; None if any does."""
         return None if self.upper is None else self.value * (1 + self.upper)
 
-    def _check(self) -> None:
-        """Raise ValueError for a reference that is not positive, or too large to draw."""
-        if self.value <= 0:
-            raise ValueError("value is not more than 0")
-        bounds = filter(None, (self.value, self.least, self.most))
-        if max(map(abs, bounds)) > _MOST:
-            raise ValueError(f"value or a bound is more than {_MOST:g}: {self.value!r}")
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MetricRecord(untrusted.Form):
+class MetricRecord(Form):
     """The measured values of one metric, in its unit, and the verdict on it."""
+
+    seldom = ("probes", "rounds", "derived_from", "notes", "open")
 
     name: str
     unit: str
-    better: Any = "more"
-    samples: Any = ()
-    median: float
+    better: Literal["more", "less"] = "more"
+    samples: Sequence[Any] = ()
+    median: _Figure
     spread: float | None
-    verdict: Verdict
+    verdict: Verdict = Field(strict=False)
     reason: str
     cold: Any = None
-    probes: Any = field(default=None, metadata=LEFT_OUT)
-    rounds: Any = field(default=None, metadata=LEFT_OUT)
+    probes: Any = None
+    rounds: Any = None
     ceiling: float | None
     ceiling_from: Any = None
     reference: ReferenceRecord | None
-    derived_from: Any = field(default=None, metadata=LEFT_OUT)
-    notes: str | None = field(default=None, metadata=LEFT_OUT)
+    derived_from: Any = None
+    notes: str | None = None
     #: True if the median is a bound of the figure: statistics leave it out.
-    open: Any = field(default=None, metadata=LEFT_OUT)
+    open: Any = None
 
     @classmethod
     def of(
@@ -186,7 +186,7 @@ class MetricRecord(untrusted.Form):
         (``probes``), and of each part in every round.
         """
         metric, reference = decided.metric, decided.reference
-        return cls(
+        return cls.new(
             # The median is None for a verdict without samples, which is read as damaged.
             **_taken(decided, "samples", "median", "spread", "verdict", "reason"),
             **_taken(metric, "name", "unit", "better"),
@@ -213,57 +213,53 @@ class MetricRecord(untrusted.Form):
         """Return whether somebody must look at the metric."""
         return self.verdict.is_trouble(gate) and not self.failed_as_expected
 
-    def _check(self) -> None:
-        """Raise ValueError for a name that is not valid Unicode, and for a figure too large to
-        draw.
-        """
-        self.name.encode()
-        if abs(self.median) > _MOST:
-            raise ValueError(f"median is {self.median!r}: expected {_MOST:g} at most")
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Record(untrusted.Form):
+class Record(Form):
     """The record of a case. The fields are in the order in which a new record has its keys."""
 
-    schema: Any = SCHEMA
+    seldom = (
+        *("selection", "accepts", "confirms", "pinned", "layout", "suite"),
+        *("busy", "load"),
+    )
+
+    form: Any = Field(SCHEMA, alias="schema")
     session: str
-    time: str
+    time: Annotated[str, AfterValidator(_after_1970)]
     gate: Any = False
-    selection: Any = field(default=None, metadata=LEFT_OUT)
-    accepts: Any = field(default=None, metadata=LEFT_OUT)
+    selection: Any = None
+    accepts: Any = None
     system: str
     partition: str
     environment: str
     check: str
     case: str
     hash: str | None = None
-    verdict: Verdict
+    verdict: Verdict = Field(strict=False)
     reason: str
-    confirms: str | None = field(default=None, metadata=LEFT_OUT)
+    confirms: str | None = None
     expected: Any = False
     tier: str | None = None
-    variant: Any = None
-    nodes: Any = None
-    tasks_per_node: Any = None
+    variant: str | None = None
+    nodes: _Whole | None = None
+    tasks_per_node: _Whole | None = None
     repetitions: Any = None
-    parameters: Mapping[str, Any] = field(default_factory=dict)
-    pinned: Any = field(default=None, metadata=LEFT_OUT)
-    overridden: Mapping[str, Any] = field(default_factory=dict)
+    parameters: Mapping[str, Any] = {}
+    pinned: Any = None
+    overridden: Mapping[str, Any] = {}
     price: Any = None
-    target: Any = None
-    layout: Any = field(default=None, metadata=LEFT_OUT)
+    target: _Target | None = None
+    layout: Any = None
     tools: Any = ()
     stack: Any = None
-    suite: Any = field(default=None, metadata=LEFT_OUT)
-    busy: str | None = field(default=None, metadata=LEFT_OUT)
-    load: float | None = field(default=None, metadata=LEFT_OUT)
+    suite: Any = None
+    busy: str | None = None
+    load: float | None = None
     commands: Any = ()
-    metrics: tuple[MetricRecord, ...] = field()
-    findings: tuple[FindingRecord, ...] = field()
-    own_line: str | None = field(default=None, metadata=named("line"))
-    own_series: str | None = field(default=None, metadata=named("series"))
-    fingerprint: Mapping[str, Any] = field(default_factory=dict)
+    metrics: tuple[MetricRecord, ...] = Field(strict=False)
+    findings: tuple[FindingRecord, ...] = Field(strict=False)
+    own_line: str | None = Field(None, alias="line")
+    own_series: str | None = Field(None, alias="series")
+    fingerprint: Mapping[str, Any] = {}
 
     def to_line(self) -> bytes:
         """Return the line in a session's file, without its end.
@@ -274,17 +270,6 @@ class Record(untrusted.Form):
             self.to_json(), allow_nan=False, separators=(",", ":")
         ).encode()
 
-    def _check(self) -> None:
-        """Raise for text that is not valid Unicode, an impossible time, and a target without a
-        path.
-        """
-        names = (self.session, self.time, self.system, self.partition, self.environment)
-        for text in (*names, self.check, self.case, self.own_line, self.own_series):
-            (text or "").encode()
-        microseconds(self.time)
-        if self.target is not None:
-            _Target.from_json(self.target, "target.")
-
     def with_fingerprint(self, fingerprint: Mapping[str, Any]) -> Record:
         """Return a new record with its fingerprint, and the line and series that follow from it."""
         line = line_of(self.to_json())
@@ -292,17 +277,28 @@ class Record(untrusted.Form):
         for key in DIVIDING:
             subset.pop(key, None)
         series = series_of(line, subset)
-        return replace(self, own_line=line, own_series=series, fingerprint=fingerprint)
+        named = {"own_line": line, "own_series": series, "fingerprint": fingerprint}
+        return self.model_copy(update=named)
 
     @property
     def line(self) -> str:
         """Return the name of what was measured; see docs/results.md."""
-        return self.own_line or keys_of(self.to_json())[0]
+        return self.own_line or line_of(self.to_json())
 
     @property
     def series(self) -> str:
-        """Return the name of the line under one fingerprint; see docs/results.md."""
-        return self.own_series or keys_of(self.to_json())[1]
+        """Return the name of the line under one fingerprint; see docs/results.md.
+
+        An older record has none: of the software it knows the tools and the stack alone.
+        """
+        if self.own_series:
+            return self.own_series
+        known = {}
+        if self.tools:
+            known["tools"] = self.tools
+        if isinstance(self.stack, Mapping) and self.stack.get("fingerprint"):
+            known["stack"] = self.stack["fingerprint"]
+        return series_of(self.line, known)
 
     @property
     def short_name(self) -> str:
@@ -337,13 +333,6 @@ class Record(untrusted.Form):
     def is_trouble(self, gate: bool) -> bool:
         """Return whether the verdict fails a run; in a gate all but PASS do."""
         return self.verdict.is_trouble(gate)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Target(untrusted.Form):
-    """The keys that the record of a target must have."""
-
-    path: str
 
 
 def decode(line: bytes) -> dict[str, Any]:
@@ -382,27 +371,6 @@ def line_of(record: Mapping[str, Any]) -> str:
 def series_of(line: str, subset: Mapping[str, Any]) -> str:
     """Return twelve hex digits that name a series: a line and its relevant fingerprint."""
     return digest([line, dict(subset)])
-
-
-def keys_of(record: Mapping[str, Any]) -> tuple[str, str]:
-    """Return line and series of a record.
-
-    Both are computed for a record that is older than these keys. The series then comes from the
-    tools and the stack's fingerprint, which is all such a record knows of the software.
-    """
-    line, series = record.get("line"), record.get("series")
-    if not (isinstance(line, str) and line):
-        line = line_of(record)
-    if not (isinstance(series, str) and series):
-        stack = record.get("stack")
-        subset = {
-            "tools": record.get("tools"),
-            "stack": stack.get("fingerprint") if isinstance(stack, Mapping) else None,
-        }
-        series = series_of(
-            line, {name: value for name, value in subset.items() if value}
-        )
-    return line, series
 
 
 def _word(value: object) -> str:

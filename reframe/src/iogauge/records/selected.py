@@ -338,7 +338,8 @@ def seen_before(
             continue
         try:
             # Of most files the first record is enough.
-            records = (each for each in journal.read(file) if isinstance(each, dict))
+            values = (line.values for line in journal.read_lines(file))
+            records = (each for each in values if isinstance(each, dict))
             first = next(records, None)
         except OSError:  # ``iogauge history`` reports files that cannot be read
             continue

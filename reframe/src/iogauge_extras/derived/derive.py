@@ -287,7 +287,9 @@ def _case(
         return None
     measured = calendar.timegm(time.strptime(record.time, "%Y-%m-%dT%H:%M:%SZ"))
     # Older records lack these keys, and so do those that were never decided.
-    if measured < oldest or not {"parameters", "overridden", "tier"} <= {*record.kept}:
+    if measured < oldest or not {"parameters", "overridden", "tier"} <= {
+        *record.model_fields_set
+    }:
         return None
     # A pinned one is a value of a node, not of the target. The tier is empty if the case was refused before it was known.
     if record.pinned or set(record.overridden) - {"tier"}:

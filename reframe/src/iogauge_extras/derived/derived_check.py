@@ -8,10 +8,9 @@ operands were measured and are not valid. It is UNREFERENCED (skipped, and a fai
 they have not been measured yet.
 """
 
-import contextlib
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -120,10 +119,9 @@ def newest_records(folder: Path, check: str, oldest: float) -> Iterator[Record]:
     for written, file in sorted(files, reverse=True):
         if written < oldest:
             return
-        for values in reversed(list(journal.read(file))):
-            if isinstance(values, dict) and values.get("check") == check:
-                with contextlib.suppress(TypeError, ValueError):
-                    yield Record.from_json(values)
+        for record in reversed(list(journal.read_whole(file))):
+            if isinstance(record, Record) and record.check == check:
+                yield record
 
 
 class DerivedCheck(JudgedCheck):
@@ -336,7 +334,8 @@ class DerivedCheck(JudgedCheck):
 
     def _metric_record(self, decided: MetricVerdict) -> MetricRecord:
         used = [asdict(point) for point in self._used[decided.metric.name]]
-        return replace(super()._metric_record(decided), derived_from=used)
+        record = super()._metric_record(decided)
+        return record.model_copy(update={"derived_from": used})
 
 
 def _listed(left_out: Iterable[LeftOut]) -> str:

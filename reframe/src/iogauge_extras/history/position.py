@@ -26,7 +26,7 @@ def _value_of(part: str, record: Record) -> Key:
     """Return the value in a record of a part of ``$index``; raises :class:`Refused`."""
     known: dict[str, Any] = {}
     for name in KEPT:
-        if name in record.kept:
+        if name in record.model_fields_set:
             known[name] = getattr(record, name)
     known |= record.overridden
     known |= record.parameters
@@ -67,7 +67,7 @@ def position_of(
     and its parameters. Raises :class:`SkippedRuns` for runs with overridden variables that the
     index does not name.
     """
-    if "parameters" not in record.kept:
+    if "parameters" not in record.model_fields_set:
         raise Refused(
             "its records are older than their parameters: only newer runs can be calibrated"
         )

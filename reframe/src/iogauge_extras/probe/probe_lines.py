@@ -6,7 +6,6 @@ Files of months before the last four weeks are folded to one line an hour (``202
 import contextlib
 import json
 import time
-from dataclasses import replace
 from pathlib import Path
 
 from iogauge.core import untrusted
@@ -72,7 +71,8 @@ def fold(node: Path, now: int) -> None:
             of_hour.sort(key=lambda line: max(line.factors.values(), default=0.0))
             moved = sum(line.moved for line in of_hour)
             middle = of_hour[len(of_hour) // 2]
-            hour = replace(middle, moved=moved, probes=len(of_hour))
+            folded = {"moved": moved, "probes": len(of_hour)}
+            hour = middle.model_copy(update=folded)
             text += f"{json.dumps(hour.to_json())}\n"
         replace_file(file.with_suffix(".hours"), text.encode(), sync=True)
         file.unlink(missing_ok=True)

@@ -10,9 +10,11 @@ first that is not.
 import math
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 
-from iogauge.core.untrusted import Form
+from pydantic import Field
+
+from iogauge.core.form import Form
 from iogauge_extras.history.statistics import location_and_spread
 
 #: Figures of each group, with 1 if more is better, else -1.
@@ -40,7 +42,6 @@ BASELINE_S = 4 * _WEEK_S
 _GAP_S = 2 * _HOUR_S
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Line(Form):
     """One probe, or that in the middle of an hour of them."""
 
@@ -58,9 +59,9 @@ class Line(Form):
     #: Bytes written and read.
     moved: int = 0
     #: Factors by group, as they were found then; empty if there was no baseline.
-    factors: dict[str, float] = field(default_factory=dict)
+    factors: dict[str, float] = {}
     #: Groups that were slow.
-    slow: tuple[str, ...] = ()
+    slow: tuple[str, ...] = Field(default=(), strict=False)
     #: Why nothing was measured: the target did not answer, or had wrong data.
     problem: str = ""
     #: Why its reads prove nothing; empty if they do.
@@ -118,7 +119,7 @@ def compare(line: Line, lines: Sequence[Line]) -> Line:
         middle, spread = location_and_spread([of.get(group, 1.0) for of in usual])
         if factor >= max(LEAST, middle * math.exp(_DEVIATIONS * spread)):
             slow.append(group)
-    return replace(line, factors=factors, slow=tuple(slow))
+    return line.model_copy(update={"factors": factors, "slow": tuple(slow)})
 
 
 def shown(factors: Mapping[str, float]) -> str:
