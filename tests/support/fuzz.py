@@ -21,7 +21,7 @@ from xml.etree import ElementTree
 from rich.console import Console
 
 from iogauge.core import yamlfile
-from iogauge.core.measurement import ToolOutputError
+from iogauge.core.measurement import ToolOutput, ToolOutputError
 from iogauge.core.yamlfile import YamlError
 from iogauge.evidence import task_counters, times
 from iogauge.node import host, identity, probes
@@ -37,7 +37,8 @@ from iogauge.site import mistakes as site_mistakes
 from iogauge.site import references
 from iogauge.tools.fio import output as tools_output
 from iogauge.tools.ior.output import parse_json, rank_times_csv
-from iogauge.tools.mdtest import parse_rank_csv, parse_table
+from iogauge.tools.mdtest import parse as parse_mdtest
+from iogauge.tools.mdtest import parse_rank_csv
 from iogauge_extras.compare import logs, sides
 from iogauge_extras.compare.logs import CompareError
 from iogauge_extras.darshan import log as darshan
@@ -367,9 +368,8 @@ def _io500(data):
 
 
 def _mdtest_ranks(data):
-    for phase in (found := parse_rank_csv(text_of(data))):
-        finite(phase)
-        assert phase.rate_ops_s > 0 and phase.seconds > 0
+    found = parse_rank_csv(text_of(data), 2)
+    proper(ToolOutput("mdtest", "", found))
     return found
 
 
@@ -544,7 +544,14 @@ TOOL = (ToolOutputError,)
 #: Parsers of what a tool prints: name, samples, the parser, a word of its errors.
 _TOOLS = (
     ("ior.parse_json", "ior*.json", lambda text: parse_json(text, text[-400:]), "IOR"),
-    ("mdtest.parse_table", "mdtest*.stdout", parse_table, "mdtest"),
+    (
+        "mdtest.parse",
+        "mdtest*.stdout",
+        lambda text: parse_mdtest(
+            text, _samples("samples/mdtest_ranks.csv")[0].decode()
+        ),
+        "mdtest",
+    ),
     (
         "wrf.parse",
         "wrf_io*.txt",

@@ -463,7 +463,7 @@ def metadata(system="ext4"):
         seconds=LASTS,
         operations=FILES,
     )
-    parameters = {"begins_at": 700, "iterations": 1}
+    parameters = {"begins_at": 700}
     told = ToolOutput("mdtest", "4.0.0", (), 2, 1, parameters=parameters)
     plan = CasePlan(
         tool="mdtest",

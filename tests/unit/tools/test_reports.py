@@ -16,10 +16,11 @@ from iogauge.node.kinds import kind_of
 from iogauge.node.mounts import fsname_of, parse_mountinfo, upper_directory
 from iogauge.tools.fio import output as fio
 from iogauge.tools.ior import output as ior
-from iogauge.tools.mdtest import parse_table
+from iogauge.tools.mdtest import parse as parse_mdtest
 from iogauge_extras.darshan import log as darshan
 from iogauge_extras.darshan.figures import of_log
 from support import stage
+from support.mdtest import ranks_of
 from support.project import DATA
 
 
@@ -59,7 +60,7 @@ def test_an_old_version_is_refused_by_its_own_word(tmp_path):
     table = sample("mdtest_base.stdout").replace("mdtest-4.0.0", "mdtest-3.2.0")
     plan = stage.plan()
     left = stage.build(tmp_path / "stage")
-    old = replace(plan.repeat[0], parse=lambda _: parse_table(table))
+    old = replace(plan.repeat[0], parse=lambda _: parse_mdtest(table, ranks_of(table)))
     with pytest.raises(
         ToolOutputError, match=r"mdtest: version 3\.2\.0, and 4\.0\.0 or newer"
     ):

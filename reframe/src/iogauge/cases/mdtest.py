@@ -17,12 +17,7 @@ from iogauge.core import vocabulary
 from iogauge.core.measurement import Metric, ToolOutput
 from iogauge.node.lustre.request import Layout
 from iogauge.plan.case import DIR, REP, Access, CasePlan, PhasePlan, Printed
-from iogauge.tools.mdtest import (
-    MdtestOptions,
-    parse_rank_csv,
-    parse_table,
-    with_rank_times,
-)
+from iogauge.tools.mdtest import MdtestOptions, parse
 
 CREATE = Metric("create_rate", "ops/s")
 STAT = Metric("stat_rate", "ops/s")
@@ -39,8 +34,7 @@ _METADATA: Final = Access(direction="metadata")
 
 
 def _parse(printed: Printed) -> ToolOutput:
-    output = parse_table(printed.result)
-    return with_rank_times(output, parse_rank_csv(printed.ranks, output.tasks))
+    return parse(printed.result, printed.ranks)
 
 
 def _counting(file_bytes: int) -> Callable[[Printed], ToolOutput]:

@@ -122,11 +122,6 @@ class ToolOutput:
         """Return the phases of a name."""
         return [phase for phase in self.phases if phase.name == name]
 
-    @property
-    def but_trees(self) -> list[Phase]:
-        """Return the phases without the directories that mdtest makes for its files."""
-        return [phase for phase in self.phases if not phase.name.startswith("tree_")]
-
 
 @dataclass(frozen=True, slots=True)
 class Reference:

@@ -139,8 +139,8 @@ def _working(execution: Execution) -> tuple[float | None, Tolerance]:
     span, parameters = execution.span, output.parameters
     if output.tool != MDTEST or execution.view.plan.pauses or span is None:
         return None, _WORK
-    done = {reported.name for reported in output.but_trees}
-    begins_at, iterations = parameters.get("begins_at"), parameters.get("iterations")
+    done = {reported.name for reported in output.phases}
+    begins_at = parameters.get("begins_at")
     begins = begins_at if isinstance(begins_at, int) else 1
     worked, work = times.longest_silence(case.evidence.printed, span, begins), _WORK
     if worked is None:  # Something kept the output back, until its end.
@@ -150,9 +150,6 @@ def _working(execution: Execution) -> tuple[float | None, Tolerance]:
         worked = execution.counts.seconds - start
     elif done == {"stat"}:
         work = _WORK_OF_STAT
-    # mdtest reports the mean of its iterations.
-    if isinstance(iterations, int):
-        worked /= iterations
     return worked, work
 
 

@@ -460,7 +460,7 @@ class Execution:
         """Return when it ran on the first node, and how many files it made, or removed if negative; None if it also did
         something else.
         """
-        phases = self.output.but_trees
+        phases = self.output.phases
         names = [phase.name for phase in phases]
         if names not in (["create"], ["remove"]) or self.span is None:
             return None

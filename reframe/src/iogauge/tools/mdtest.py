@@ -3,7 +3,8 @@
 Written against mdtest 4.0.0 and 4.1 (``src/mdtest.c`` of IOR). mdtest has no JSON.
 
 The rate is the *slowest* task's rate times the number of tasks (``summarize_results_rank0``). The table gives greatest,
-least, mean and standard deviation over the iterations (-i), of which there is one here: the three are equal.
+least, mean and standard deviation over the iterations (-i), of which there is one here: the three are equal. The seconds and
+the operations are those of the rank details, which have eleven digits; the table's rate must agree with them.
 """
 
 import math
@@ -70,9 +71,6 @@ PHASES: Final[dict[str, str]] = {
     "Tree removal": "tree_remove",
 }
 
-#: Half of the last digit of a number printed with %.3f.
-_PRINTED: Final = 0.5e-3
-
 _LAUNCH: Final = re.compile(
     r"(?m)^mdtest-(\S+) was launched with (\d{1,9}) total task\(s\) on (\d{1,9}) node\(s\)\s*$"
 )
@@ -80,12 +78,12 @@ _COMMAND: Final = re.compile(r"(?m)^Command line used: (.*)$")
 _WORK: Final = re.compile(
     r"(?m)^(\d{1,9}) tasks, (\d{1,18}) (files/directories|files?|directories)\s*$"
 )
-#: mdtest 4.1 puts units into the headers of its tables. Its seconds bear a wrong name, or (until May 2024) that of the rates.
-_SUMMARY: Final = re.compile(
-    r"(?m)^SUMMARY (rate(?= *:| \(in ops/sec\):)|time(?= *:| \(in (?:ms/op|ops/sec)\):))\b.*: \(of 1 iterations\) *\n"
+#: mdtest 4.1 puts the unit into the header.
+_RATES: Final = re.compile(
+    r"(?m)^SUMMARY rate(?= *:| \(in ops/sec\):).*: \(of 1 iterations\) *\n"
     r"\s+Operation\s+Max\s+Min\s+Mean\s+Std Dev\s*\n.*\n"
 )
-_TABLE: Final = re.compile(r"(?m)^SUMMARY .*")
+_TABLE: Final = re.compile(r"(?m)^SUMMARY rate.*")
 _ROW: Final = re.compile(
     r"   ([A-Z][a-z]+ [a-z]+)\s*:?\s+(?:\S+\s+){2}(\d{1,300}\.\d{3})\s+\S+\s*"
 )
@@ -97,22 +95,23 @@ _CONTINUE: Final = re.compile(
 )
 
 
-def parse_table(text: str) -> ToolOutput:
-    """Parse mdtest's output: one phase for each row of ``SUMMARY rate`` that ran, in order.
+def parse(text: str, ranks: str) -> ToolOutput:
+    """Parse mdtest's output and its rank details: one phase for each row of ``SUMMARY rate`` that ran, in order.
 
     The table's unit is operations per second ("ops/sec" in its progress lines, and in the header of
     4.1); a header with another unit is refused. ``rate`` is the mean (ops/s). Several iterations are
-    refused: the table does not hold the single ones. A row of 0.000 is a phase that did not run, and is left out.
+    refused: the table does not hold the single ones. A row of 0.000 is a phase that did not run, and is left out. So are the
+    trees: no rank tells their times.
 
-    ``seconds`` come from ``SUMMARY time`` (-P), with three decimals. 4.1 calls them "ms/op" and
-    prints seconds all the same: summarize_results_rank0. With a known count of operations they are
-    operations / rate, which is exact. ``operations`` is the number for all tasks, None if the output
-    does not show it. With a stonewall it is tasks times the greatest count reached (the others catch up).
+    ``seconds``, ``operations`` and ``rank_seconds`` are those of the details. The table's rate is the slowest task's rate
+    times the tasks, the details' all items by the longest time: they must agree within 1 %. The operations are those that
+    mdtest began with, or with a stonewall tasks times the greatest count reached (the others catch up). If it took
+    their number from the stonewall's status file, the output does not show it.
 
-    ``parameters`` has iterations (1), items (of all tasks), shift ("Shifting ranks by N"), and begins_at, the characters that mdtest has printed when
-    it begins.
+    ``parameters`` has items (of all tasks), shift ("Shifting ranks by N"), and begins_at, the characters that mdtest has
+    printed when it begins.
 
-    Raises :class:`ToolOutputError` if the table is missing, cut, damaged, or not the only one.
+    Raises :class:`ToolOutputError` if table or details are missing, cut, damaged, of another run, or not the only ones.
     """
     text = "\n".join(text.splitlines()) + "\n"
     own = text
@@ -124,7 +123,7 @@ def parse_table(text: str) -> ToolOutput:
     launch = _one_launch(text, warnings)
     tasks = int(launch[2])
     nodes = int(launch[3])
-    tables = _tables(text, launch[1], warnings)
+    rates = _rates(text, launch[1], warnings)
     dates = _DATE.findall(text)
     if [what for what, _ in dates] != ["started", "finished"]:
         finished = sum(what == "finished" for what, _ in dates)
@@ -138,11 +137,7 @@ def parse_table(text: str) -> ToolOutput:
         raise ToolOutputError(
             f"mdtest output: expected a line '{tasks} tasks, N files', found {work and work[0]!r}"
         )
-    parameters: dict[str, object] = {
-        "iterations": 1,
-        "items": int(work[2]),
-        "begins_at": work.end(),
-    }
+    parameters: dict[str, object] = {"items": int(work[2]), "begins_at": work.end()}
     shift = SHIFT.search(text)
     if shift:
         parameters["shift"] = int(shift[1])
@@ -153,16 +148,13 @@ def parse_table(text: str) -> ToolOutput:
     # The phase that makes files writes the status file, and the others read it.
     of_file = re.search(r"'?-x\b", command) is not None
     counts = [int(work[2]), *(int(most) * tasks for most in hits)]
-    if min(counts) < 1:
-        raise ToolOutputError(
-            f"mdtest output: it did {min(counts)} operations: nothing was measured"
-        )
-    times = tables.get("time", {})
+    details = {phase.name: phase for phase in parse_rank_csv(ranks, tasks)}
     phases = []
-    for name, rate in tables["rate"].items():
-        if rate > 0:
+    for name, rate in rates.items():
+        if rate > 0 and not name.startswith("Tree"):
+            phase = _phase(PHASES[name], rate, details)
             certain = not of_file or "creation" in name
-            phases.append(_phase(name, rate, times.get(name), counts, certain))
+            phases.append(_counted(phase, counts, certain))
     if not phases:
         raise ToolOutputError("mdtest: every rate in the table is 0.000: no phase ran")
     return ToolOutput(
@@ -175,6 +167,34 @@ def parse_table(text: str) -> ToolOutput:
         warnings=warnings,
         parameters=parameters,
     )
+
+
+def _phase(name: str, rate: float, details: Mapping[str, Phase]) -> Phase:
+    """Return a phase of the rank details, with the rate of the table."""
+    if name not in details:
+        raise ToolOutputError(f"mdtest rank details: nothing about {name}")
+    found = details[name]
+    own = found.rates["rate"].value
+    if abs(own - rate) > 0.01 * rate:
+        raise ToolOutputError(
+            f"mdtest rank details: {name} at {own:.3f} ops/s, but the table says {rate:.3f}: they are not of the same run"
+        )
+    return replace(found, rates={"rate": Quantity(rate, "ops/s")})
+
+
+def _counted(phase: Phase, counts: Sequence[int], certain: bool) -> Phase:
+    """Return a phase with its exact operations; ``certain``: they are one of ``counts``."""
+    done = phase.operations or 0
+    # Each number of the details has eleven digits.
+    fitting = [count for count in counts if abs(count - done) <= 1e-9 * done]
+    if fitting:
+        return replace(phase, operations=fitting[-1])
+    if certain or not done:
+        expected = " or ".join(map(str, counts))
+        raise ToolOutputError(
+            f"mdtest: {done} times {phase.name}, and it began with {expected}: the output is damaged or not of the same run"
+        )
+    return phase
 
 
 def _one_launch(text: str, warnings: Sequence[str]) -> re.Match[str]:
@@ -191,21 +211,10 @@ def _one_launch(text: str, warnings: Sequence[str]) -> re.Match[str]:
     return launches[0]
 
 
-def _tables(
-    text: str, version: str, warnings: Sequence[str]
-) -> dict[str, dict[str, float]]:
-    """Return the rows of each SUMMARY table."""
+def _rates(text: str, version: str, warnings: Sequence[str]) -> dict[str, float]:
+    """Return the rows of the only table of rates."""
     headers = _TABLE.findall(text)
-    summaries = list(_SUMMARY.finditer(text))
-    tables = {}
-    for match in summaries:
-        tables[match[1]] = _rows(text[match.end() :].split("\n"), match[1])
-    if not len(headers) == len(summaries) == len(tables):
-        raise ToolOutputError(
-            f"mdtest printed {excerpt(' '.join(headers), 1)!r}: expected a table of rates in ops/sec and one of times at "
-            "most, '(of 1 iterations)', with Max, Min, Mean and Std Dev alone, and of one number of tasks"
-        )
-    if "rate" not in tables:
+    if not headers:
         last = excerpt(text.rstrip().splitlines()[-1])
         reasons = [f"it complained: {warning}" for warning in warnings[-1:]]
         old = too_old(MDTEST, version)
@@ -219,14 +228,16 @@ def _tables(
                 ]
             )
         )
-    if "time" in tables and list(tables["time"]) != list(tables["rate"]):
+    table = _RATES.search(text)
+    if table is None or len(headers) > 1:
         raise ToolOutputError(
-            "mdtest tables 'SUMMARY rate' and 'SUMMARY time' have different rows"
+            f"mdtest printed {excerpt(' '.join(headers), 1)!r}: expected one table of rates in ops/sec, '(of 1 iterations)', "
+            "with Max, Min, Mean and Std Dev alone"
         )
-    return tables
+    return _rows(text[table.end() :].split("\n"))
 
 
-def _rows(lines: Sequence[str], what: str) -> dict[str, float]:
+def _rows(lines: Sequence[str]) -> dict[str, float]:
     """Return the mean of each row."""
     rows: dict[str, float] = {}
     for line in lines:
@@ -237,65 +248,25 @@ def _rows(lines: Sequence[str], what: str) -> dict[str, float]:
         match = _ROW.fullmatch(line)
         if match is None or match[1] not in PHASES or match[1] in rows:
             raise ToolOutputError(
-                f"mdtest table 'SUMMARY {what}': damaged row {excerpt(line)!r}"
+                f"mdtest table 'SUMMARY rate': damaged row {excerpt(line)!r}"
             )
         rows[match[1]] = float(match[2])
     if "Tree removal" not in rows:
         raise ToolOutputError(
-            f"mdtest table 'SUMMARY {what}': cut off: no row 'Tree removal'"
+            "mdtest table 'SUMMARY rate': cut off: no row 'Tree removal'"
         )
     return rows
-
-
-def _phase(
-    name: str, rate: float, time: float | None, counts: Sequence[int], certain: bool
-) -> Phase:
-    """Return a row's phase; ``certain``: its operations are one of ``counts``, but for the tree's."""
-    fitting: list[int] = []
-    if time is None and certain:
-        fitting = [counts[-1]]
-    elif time is not None:
-        fitting = [n for n in counts if abs(n / rate - time) <= _PRINTED + 2e-3 * time]
-    if name.startswith("Tree"):
-        fitting = []
-    elif not fitting and certain:
-        done = " or ".join(map(str, counts))
-        raise ToolOutputError(
-            f"mdtest: {name!r} at {rate} ops/s in {time} s is not {done} operations, which it began with; the "
-            "output is damaged"
-        )
-    rates = {"rate": Quantity(rate, "ops/s")}
-    if fitting:
-        operations = fitting[-1]
-        return Phase(PHASES[name], rates, operations / rate, operations=operations)
-    # Below half a millisecond the table shows no time.
-    return Phase(PHASES[name], rates, max(time or 0, _PRINTED))
 
 
 _CELL: Final = re.compile(r"\d\.\d{10}e[+-]\d{2,3}")
 
 
-@dataclass(frozen=True, slots=True)
-class RankPhase:
-    """One phase of the rank details.
+def parse_rank_csv(text: str, tasks: int) -> tuple[Phase, ...]:
+    """Parse the file of ``--saveRankPerformanceDetails`` (``StoreRankInformation`` in mdtest.c) of so many tasks.
 
-    ``rate_ops_s`` and ``seconds`` are for all tasks (row ``all``; the seconds include the barrier).
-    ``rank_seconds`` are without the barrier. They are empty for tree_create and tree_remove, which
-    rank 0 does alone.
-    """
-
-    name: str
-    rate_ops_s: float
-    seconds: float
-    rank_seconds: tuple[float, ...]
-
-
-def parse_rank_csv(text: str, tasks: int | None = None) -> tuple[RankPhase, ...]:
-    """Parse the file of ``--saveRankPerformanceDetails`` (``StoreRankInformation`` in mdtest.c).
-
-    The columns "Directory read" are left out: mdtest does not read directories, and writes a rate
-    of inf in 0 s there. With ``tasks`` the number of ranks is checked. Raises
-    :class:`ToolOutputError`.
+    ``rate``, ``seconds`` and ``operations`` are those of all tasks (row ``all``; the seconds include the barrier).
+    ``rank_seconds`` are without the barrier. The columns "Directory read" are left out: mdtest does not read directories, and
+    writes a rate of inf in 0 s there. So are the trees, which rank 0 makes alone. Raises :class:`ToolOutputError`.
     """
     where = "mdtest rank details"
     if not text.strip():
@@ -323,8 +294,8 @@ def parse_rank_csv(text: str, tasks: int | None = None) -> tuple[RankPhase, ...]
     for rank, (label, _) in enumerate(rows[1:]):
         if label != str(rank):
             raise ToolOutputError(f"{where}: rank {label} is out of order")
-    if not own or tasks not in (None, len(own)):
-        raise ToolOutputError(f"{where}: {len(own)} ranks, expected {tasks or 'some'}")
+    if len(own) != tasks:
+        raise ToolOutputError(f"{where}: {len(own)} ranks, expected {tasks}")
     return _rank_phases(names, rows[0][1], own)
 
 
@@ -332,23 +303,26 @@ def _rank_phases(
     names: Sequence[str],
     overall: Sequence[tuple[float, float] | None],
     own: Sequence[Sequence[tuple[float, float] | None]],
-) -> tuple[RankPhase, ...]:
+) -> tuple[Phase, ...]:
     """Return the phases of the rank details: the row of all ranks, and the rows of each."""
     where = "mdtest rank details"
     phases = []
     for column, name in enumerate(names):
         of_all = overall[column]
-        if of_all is None:
+        if of_all is None or name.startswith("Tree"):
             continue
-        rank_seconds: list[float] = []
-        if not name.startswith("Tree"):
-            timed = [cells[column] for cells in own]
-            if None in timed:
-                raise ToolOutputError(
-                    f"{where}: {name!r} lacks {timed.count(None)} ranks"
-                )
-            rank_seconds = [cell[1] for cell in timed if cell]
-        phases.append(RankPhase(PHASES[name], *of_all, tuple(rank_seconds)))
+        timed = [cells[column] for cells in own]
+        if None in timed:
+            raise ToolOutputError(f"{where}: {name!r} lacks {timed.count(None)} ranks")
+        rate, seconds = of_all
+        phase = Phase(
+            PHASES[name],
+            {"rate": Quantity(rate, "ops/s")},
+            seconds,
+            operations=round(rate * seconds),
+            rank_seconds=tuple(cell[1] for cell in timed if cell),
+        )
+        phases.append(phase)
     if not phases:
         raise ToolOutputError(f"{where}: the row 'all' is empty: no phase ran")
     return tuple(phases)
@@ -382,48 +356,3 @@ def _rank_row(
             pair.append(float(cell))
         cells.append((pair[0], pair[1]))
     return label, cells
-
-
-def with_rank_times(output: ToolOutput, ranks: Sequence[RankPhase]) -> ToolOutput:
-    """Return the output with ``rank_seconds``, and the exact ``seconds`` and ``operations`` of the rank details.
-
-    Tree phases stay as they are. mdtest 4.0.0 reports no rank's times for them. Their rates in the
-    rank details differ (84 instead of 8128 ops/s, seen in one run).
-
-    ``rate`` stays. The table's rate is the slowest task's rate times the tasks, the details' all items by the longest
-    time. The two must agree within 1 %. Raises :class:`ToolOutputError` otherwise.
-    """
-    details: Mapping[str, RankPhase] = {entry.name: entry for entry in ranks}
-    phases = []
-    for phase in output.phases:
-        if phase.name.startswith("tree_"):
-            phases.append(phase)
-            continue
-        entry = details.get(phase.name)
-        if entry is None:
-            raise ToolOutputError(f"mdtest rank details: nothing about {phase.name}")
-        if len(entry.rank_seconds) != output.tasks:
-            raise ToolOutputError(
-                f"mdtest rank details: {len(entry.rank_seconds)} ranks, but mdtest ran "
-                f"{output.tasks} tasks"
-            )
-        # Each number of the details has eleven digits.
-        rate, done = phase.rates["rate"].value, round(entry.rate_ops_s * entry.seconds)
-        count = phase.operations or done
-        if (
-            abs(entry.rate_ops_s - rate) > 0.01 * rate
-            or abs(count - done) > 1e-9 * done
-        ):
-            raise ToolOutputError(
-                f"mdtest rank details: {done} times {phase.name} at {entry.rate_ops_s:.3f} ops/s, but the table "
-                f"says {rate:.3f}: they are not of the same run"
-            )
-        phases.append(
-            replace(
-                phase,
-                seconds=entry.seconds,
-                operations=count,
-                rank_seconds=entry.rank_seconds,
-            )
-        )
-    return replace(output, phases=tuple(phases))

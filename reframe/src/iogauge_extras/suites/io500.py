@@ -286,18 +286,12 @@ def _phase_of_mdtest(
     timed = next((phase for phase in ranks if phase.name == kind), None)
     if timed is None:
         raise ToolOutputError(f"{said} no rate")
-    if abs(timed.rate_ops_s / 1000 - score) > 0.001 * score:
-        raise ToolOutputError(f"{said} {timed.rate_ops_s / 1000:.6f}")
-    items = round(timed.rate_ops_s * timed.seconds)
-    phase = Phase(
-        name,
-        {"rate": Quantity(score, "kops/s")},
-        timed.seconds,
-        operations=items,
-        rank_seconds=timed.rank_seconds,
-    )
+    rate = timed.rates["rate"].value / 1000
+    if abs(rate - score) > 0.001 * score:
+        raise ToolOutputError(f"{said} {rate:.6f}")
+    phase = replace(timed, name=name, rates={"rate": Quantity(score, "kops/s")})
     if name in ("mdtest-hard-write", "mdtest-hard-read"):
-        moved = items * FILE_BYTES
+        moved = (timed.operations or 0) * FILE_BYTES
         phase = replace(phase, bytes_moved=moved, transfer_bytes=FILE_BYTES)
     return phase
 
