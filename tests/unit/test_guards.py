@@ -1131,7 +1131,7 @@ def test_g4_wants_no_fewer_seconds_than_the_tool_was_at_work(more, outcome):
 @pytest.mark.parametrize(
     "working, outcome",
     [
-        ((2.2, 2.2, 2.2), OK),
+        ((2.2, 2.2, 2.2), WARN),  # too short for what a tool may do beside
         ((2.3, 2.3, 2.3), Outcome.INVALID),  # a clock at less than half its speed
         ((19.0, 0.3, 0.3), OK),  # a busy machine
         ((19.0, 2.3, 0.3), Outcome.INVALID),
@@ -1142,6 +1142,16 @@ def test_g4_knows_how_long_a_tool_worked(working, outcome):
     """In half of the executions or more no longer than it reports, a quarter, and a second."""
     seen = [{"reported": 1.0, "ran": 20.0, "working": seconds} for seconds in working]
     assert g4(*seen).outcome is outcome
+
+
+def test_g4_confirms_no_seconds_that_are_shorter_than_five_times_what_may_be_missed():
+    """Seen: a wrapper multiplied a rate by 1.34, in phases below a second."""
+    for short, long in (
+        ({"moving": 0.9}, {"moving": 1.1}),
+        ({"working": 4.9}, {"working": 5.1}),
+    ):
+        assert g4({"reported": 6.0, "ran": 7.0, **short}).outcome is WARN
+        assert g4({"reported": 6.0, "ran": 7.0, **long}).outcome is OK
 
 
 # --- G20: connections to the servers --------------------------------------------------------------

@@ -252,7 +252,7 @@ def timed(tool, ended, parameters, **left):
     "tool, told_of, outcome",
     [
         ("mdtest", {"begins_at": 700}, Outcome.INVALID),
-        ("mdtest", {"begins_at": 701}, Outcome.OK),
+        ("mdtest", {"begins_at": 701}, Outcome.WARN),
         ("fio", {}, Outcome.WARN),  # nobody tells
     ],
 )
@@ -271,11 +271,11 @@ def test_how_long_a_tool_worked(tool, told_of, outcome):
 @pytest.mark.parametrize(
     "nodes, ended, outcome",
     [
-        (1, 9.4, Outcome.OK),
+        (1, 9.4, Outcome.WARN),
         (1, 9.6, Outcome.INVALID),
-        (2, 24.6, Outcome.OK),
+        (2, 24.6, Outcome.WARN),
         (2, 24.8, Outcome.INVALID),
-        (1000, 124.4, Outcome.OK),
+        (1000, 124.4, Outcome.WARN),
         (1000, 124.6, Outcome.INVALID),
     ],
 )

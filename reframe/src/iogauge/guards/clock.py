@@ -27,6 +27,10 @@ _WORK_OF_STAT = Tolerance(0.1, 0.5)
 _START_S = 5.0
 _STARTS_S = 20.0
 _START_OF_NODE_S = 0.1
+#: Seconds between two looks at the bytes, at most.
+_LOOK_S = 0.2
+#: A source confirms seconds that are so many times as long as what it may miss.
+_CONFIRMS = 5
 #: Bytes that are too few to say for how long they moved.
 _TIMED_BYTES = 1 << 20
 
@@ -43,7 +47,7 @@ _SECONDS = Guard(
     "run. A tool may work for a quarter longer than it reports, and a second; an mdtest that only asks for the status of "
     "files may work a ninth longer, and half a second. If more than half of the executions work longer, the case is "
     "INVALID. mdtest works from the line with the number of its files to its results. If only the run time bounds the seconds of all executions, you get a "
-    "remark. On a node that others keep busy, a contradiction is CONTAMINATED: there a healthy tool "
+    "remark. The same holds if the bytes moved for less than a second, or mdtest worked for less than five. On a node that others keep busy, a contradiction is CONTAMINATED: there a healthy tool "
     "waits for a processor.",
 )
 
@@ -70,10 +74,12 @@ def seconds_figures(
         bounds.append(CLOCK.most(saw, ran, firm=True))
     if moving is not None:
         saw = f"its bytes moved for {format_seconds(moving)}{because(source)}"
-        bounds.append(SECONDS.least(saw, moving, exact=True))
+        is_exact = moving >= _CONFIRMS * _LOOK_S
+        bounds.append(SECONDS.least(saw, moving, exact=is_exact))
     if working is not None:
         saw = f"it worked for {format_seconds(working)}"
-        bounds.append(work.least(saw, working, exact=True, often=True))
+        is_exact = working >= _CONFIRMS * work.slack
+        bounds.append(work.least(saw, working, exact=is_exact, often=True))
     says = f"the tool reports {format_seconds(reported)}"
     figures = [ReportedFigure(says, reported, bounds)]
     if asked is not None:
@@ -101,7 +107,7 @@ def seconds_witnessed(phase: PhaseView) -> Finding | None:
             "(psync), or longer phases",
         )
         unseen = guard.unwitnessed(
-            "nobody saw how long the tool was at work",
+            "no count shows how long the tool was at work, or it worked for too short a time to tell",
             case.witness_asked,
         )
     return settle(
