@@ -98,14 +98,6 @@ def home(tmp_path, monkeypatch):
     return tmp_path
 
 
-def test_since_when_a_case_fails(home):
-    history(home, "FPFF")
-    assert "FAIL for 2 runs: " in run()[1]
-    history(home, "P", case="Ior %a=c")
-    history(home, "F", case="Ior %a=c", start=2)
-    assert "FAIL for 1 run: " in run()[1]
-
-
 def test_cases_that_are_no_longer_measured_are_left_out(home):
     history(home, "F")
     assert (

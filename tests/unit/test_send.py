@@ -13,7 +13,7 @@ from iogauge.report.endings import conclude
 from iogauge.site.extras import Receivers
 from iogauge_extras.page import receivers
 from iogauge_extras.page.charts import Curve, Run
-from iogauge_extras.page.receivers import Message, SendError
+from iogauge_extras.page.receivers import SendError
 from iogauge_extras.page.trouble import Alarm, Trouble
 from support.shell import script
 from support.web import ENDLESS, served
@@ -34,14 +34,12 @@ def message(case="IorPosix", link="https://ci.invalid/1"):
         measured="60",
         curve=curve,
     )
-    return Message(
-        Alarm(
-            sessions=("s1",),
-            systems=("site",),
-            ending=conclude({Verdict.FAIL: 1}, gate=False),
-            troubles=(trouble,),
-        ),
-        link,
+    return Alarm(
+        sessions=("s1",),
+        systems=("site",),
+        ending=conclude({Verdict.FAIL: 1}, gate=False),
+        troubles=(trouble,),
+        link=link,
     )
 
 
@@ -95,19 +93,19 @@ def test_a_webhook_gets_text_and_values(serve):
     assert headers["content-type"] == "application/json"
     told = json.loads(body)
     assert told["text"].startswith(
-        "```\niogauge site: FAILED: site:scratch IorPosix: write_bw 60\nFAILED: 1 failed (FAIL)\n\nFAIL site:scratch"
+        "```\niogauge site: FAILED: FAIL site:scratch IorPosix write_bw: 60\nFAILED: 1 failed (FAIL)\n\nFAIL site:scratch"
     )
     assert told["text"].endswith("```\nhttps://ci.invalid/1")
     assert told["troubles"][0]["runs"] == [60.0]
 
 
 def test_text_from_outside_can_neither_mention_nor_leave_its_block():
-    text = message("IorPosix <!channel> ```\n/close @all").markup
+    text = receivers.markup(message("IorPosix <!channel> ```\n/close @all"))
     assert text.count("```") == 2 and "<" not in text
 
 
 def test_a_long_alarm_is_cut_and_keeps_its_link():
-    text = message("x" * 50_000).text
+    text = receivers.plain(message("x" * 50_000))
     assert len(text) < receivers.LONGEST + 200
     assert "cut here" in text and text.endswith("https://ci.invalid/1")
 
@@ -167,35 +165,6 @@ def test_a_command_gets_the_text_without_a_shell_and_without_secrets(tmp_path):
 def test_a_command_that_fails(command, said):
     with pytest.raises(SendError, match=f"^{said}$"):
         to_command(command, {"PATH": os.environ["PATH"]})(message())
-
-
-# The note.
-
-
-def in_gitlab(server, **more):
-    return {
-        "IOGAUGE_GITLAB_TOKEN": TOKEN,
-        "CI_API_V4_URL": f"{server.url}/api/v4",
-        "CI_PROJECT_ID": "7",
-        "CI_MERGE_REQUEST_IID": "12",
-    } | more
-
-
-def test_a_note_is_a_block_of_code_on_the_merge_request(serve):
-    server = serve((201, {}, "{}"))
-    receivers.receivers(in_gitlab(server))["note"](message())
-    ((path, headers, body),) = server.got
-    assert path == "/api/v4/projects/7/merge_requests/12/notes"
-    assert json.loads(body)["body"].startswith("```\niogauge site: FAILED")
-    assert headers["private-token"] == TOKEN
-
-
-def test_a_merge_request_is_a_number(serve):
-    server = serve()
-    assert "expected its number" in failure(
-        in_gitlab(server, CI_MERGE_REQUEST_IID="1/../2")
-    )
-    assert server.got == []
 
 
 # The command line.

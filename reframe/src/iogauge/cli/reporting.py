@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
 import typer
 
@@ -157,14 +157,8 @@ def show_report(
     ending = asked.records.ending(
         asked.gate, asked.unmeasured, endings.of_damage(asked.damaged)
     )
-    alarm: Any = None
-    if html or junit:
-        try:
-            alarm, page = registry.load("iogauge_answers", "page")(asked, since, until)
-        except registry.Missing:
-            if html:
-                raise
     if html:
+        alarm, page = registry.load("iogauge_answers", "page")(asked, since, until)
         ending = alarm.ending
         write_file(html, page())
     if bundle:
@@ -174,11 +168,8 @@ def show_report(
     if junit:
         from iogauge.report.export import junit as as_junit
 
-        headline, began = "", {}
-        if alarm:
-            headline, began = alarm.headline, alarm.began
         left_out = asked.unmeasured.left_out
-        text = as_junit(asked.records, asked.gate, ending, left_out, headline, began)
+        text = as_junit(asked.records, asked.gate, ending, left_out)
         write_file(junit, text)
     if openmetrics:
         from iogauge.report.export import openmetrics as as_openmetrics

@@ -10,8 +10,7 @@ here only PASS looks like a pass.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Iterable, Sequence
 from typing import Final
 from xml.etree import ElementTree
 
@@ -89,19 +88,16 @@ def junit(
     gate: bool,
     ending: Ending,
     left_out: Iterable[UnrunCase] = (),
-    headline: str = "",
-    began: Mapping[tuple[str, str], str] = MappingProxyType({}),
 ) -> str:
     """Return the XML: a suite for each partition, with a test case for each case, the gravest first.
 
-    Its name is the ``headline``, without it the ending. ``began`` says by place and case since when it is in trouble. The
-    message of a case that is not PASS is its reason.
+    Its name is the ending. The message of a case that is not PASS is its reason.
 
     UNREFERENCED, UNSTABLE and CONTAMINATED are skipped; in a gate they fail. A failure is skipped if it is expected, or if a
     second run refuted it. A case that a missing feature keeps from running is skipped. What no case shows has a test case of
     its own: it fails with the session, else it is skipped.
     """
-    top = ElementTree.Element("testsuites", name=f"iogauge: {headline or ending}")
+    top = ElementTree.Element("testsuites", name=f"iogauge: {ending}")
     for record in ranked(records):
         place = record.where
         again = re.search(
@@ -116,9 +112,6 @@ def junit(
             if record.is_trouble(gate) and records.counts(record):
                 kind = "error" if record.verdict is Verdict.ERROR else "failure"
             message = f"{record.verdict.value}: {visible(record.reason)}"
-            since = began.get((place, visible(record.short_name)))
-            if since:
-                message += f"; since {since}"
             ElementTree.SubElement(case, kind, message=message).text = _table(record)
         ElementTree.SubElement(case, "system-out").text = _table(record)
     for unrun in left_out:

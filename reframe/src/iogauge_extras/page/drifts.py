@@ -55,7 +55,7 @@ def _of_change(series: Judged, change: LevelChange, history: History) -> Trouble
         where=f"{series.system}:{series.partition}",
         case=short_name(series.case),
         metric=series.metric,
-        measured=with_unit(last, series.unit),
+        measured=f"{with_unit(last, series.unit)}, {change.share:+.1%} against its level",
         expected=f"level of {with_unit(change.level, series.unit)}",
         reason=reason,
         since=f"{utc_minute(change.time)}, session {change.session}",
@@ -87,10 +87,9 @@ def of_falls(records: Iterable[Record], history: History) -> Iterator[Trouble]:
                 where=record.where,
                 case=record.short_name,
                 metric=metric.name,
-                measured=measured(metric),
+                measured=f"{measured(metric)}, {metric.median / level - 1:+.1%}, worse than in every run before",
                 expected=f"level of {with_unit(level, metric.unit)}, of {len(before)} runs",
                 since=f"{record.minute} UTC, session {record.session}",
-                reason=f"{metric.median / level - 1:+.1%}, worse than in every run before",
                 curve=history.curve(record.line, metric.name),
             )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -13,23 +13,27 @@ from textwrap import shorten
 from typing import Final
 
 from iogauge.core.groups import grouped
-from iogauge.core.text import count, visible
+from iogauge.core.text import visible
 from iogauge.judge.verdict import Verdict
 from iogauge.records import query
 from iogauge.records.journal import Damaged
 from iogauge.records.record import ADDED, Record
+from iogauge.report import outcome
 from iogauge.report.endings import Ending
 from iogauge.report.history_table import by_place
 from iogauge.report.layout import LOOKS, Table, columns
-from iogauge.report.outcome import Notes, said_of
+from iogauge.report.outcome import Notes
 from iogauge.report.ranking import Rank, dead_targets, rank_of
-from iogauge_extras.page.trouble import Alarm, Trouble
+from iogauge_extras.page.trouble import Trouble
 
 #: Runs of a case that are shown.
 RUNS: Final = 14
 
-#: Words of a reason in a row, and cases that ``iogauge`` alone names.
-_WORDS, _BRIEF = 10, 8
+#: Characters of a reason in a row, and cases that ``iogauge`` alone names.
+_WHY, BRIEF = 60, 5
+
+#: Ranks of cases that ``iogauge`` alone leaves out.
+QUIET: Final = (Rank.UNREFERENCED, Rank.PASS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,19 +54,6 @@ class CaseStatus:
     def case(self) -> str:
         """Return the name of the case."""
         return visible(self.newest.short_name)
-
-    @property
-    def runs(self) -> str:
-        """Return for how many runs the newest verdict holds: ``3 runs``."""
-        same = 0
-        for verdict in reversed(self.verdicts):
-            if verdict is not self.verdicts[-1]:
-                return count(same, "run")
-            same += 1
-        text = count(same, "run")
-        if same == RUNS:
-            text += " or more"
-        return text
 
 
 #: The newest runs of a case.
@@ -115,65 +106,23 @@ def gravest_first(
     for case in cases:
         record = case.newest
         here = [trouble for trouble in troubles if trouble.where == record.where]
-        mine = [one for one in here if one.case == case.case and one.brief]
+        mine = [one for one in here if one.case == case.case and one.is_of_history]
         whys = [one.acknowledged for one in here if one.is_meant(case.case)]
-        note = ""
+        rank, loss, notes = rank_of(record, record.verdict, dead), 0.0, []
         if mine:
-            case = replace(case, rank=mine[0].rank, loss=mine[0].loss)
-            whys += [one.brief for one in mine]
-            note = "; ".join(dict.fromkeys(one.cause for one in mine if one.cause))
-        else:
-            case = replace(case, rank=rank_of(record, record.verdict, dead))
-            if record.verdict not in (Verdict.PASS, Verdict.UNREFERENCED):
-                text = record.reason
-                for finding in reversed(record.findings):
-                    if finding.objects(record.verdict):
-                        text, note = finding.saw, f"{finding.name}: {said_of(finding)}"
-                words = text.split()
-                if len(words) > _WORDS:
-                    words[_WORDS:] = ["…"]
-                whys.append(" ".join(words))
+            rank, loss = mine[0].rank, mine[0].loss
+            whys += [f"{one.kind} {one.metric}: {one.text}" for one in mine]
+            notes = [one.cause for one in mine if one.cause]
+        elif record.verdict not in (Verdict.PASS, Verdict.UNREFERENCED):
+            for row in outcome.rows([record]):
+                notes += row.reasons
+            saw = "".join(notes[:1]).partition("; demanded")[0]
+            whys.append(shorten(saw, _WHY, placeholder=" …"))
         why = "; ".join(dict.fromkeys(filter(None, whys)))
-        explained.append(replace(case, why=visible(why), note=visible(note)))
+        note = visible("; ".join(dict.fromkeys(notes)))
+        case = replace(case, rank=rank, loss=loss, why=visible(why), note=note)
+        explained.append(case)
     return sorted(explained, key=lambda case: (case.rank, -case.loss))
-
-
-def brief(
-    ordered: Sequence[CaseStatus], alarm: Alarm, width: int
-) -> Iterator[tuple[str, str]]:
-    """Yield at most eleven lines with their styles: the guilty part, what and since when, and what comes next."""
-    shown = []
-    for case in ordered:
-        if case.rank <= Rank.UNSTABLE or case.rank is Rank.BACK:
-            shown.append(case)
-    style = "bold green"
-    if alarm.failed:
-        style = "bold red"
-    elif shown:
-        style = "yellow"
-    yield shorten(f"iogauge: {alarm.headline}", width, placeholder=" …"), style
-    if alarm.gist != alarm.ending.sentence:
-        yield str(alarm.ending), ""
-    for case in shown[:_BRIEF]:
-        record = case.newest
-        text = f"{record.verdict.value} for {case.runs}: {record.where} {case.case}: {case.why}"
-        yield shorten(text, width, placeholder=" …"), ""
-    if len(shown) > _BRIEF:
-        yield f"and {len(shown) - _BRIEF} more", ""
-    steps = []
-    if shown:
-        steps.append("iogauge status")
-    if shown and shown[0].rank <= Rank.ERROR:
-        word = shown[0].newest.verdict.value
-        if shown[0].rank is Rank.DRIFT:
-            word = "drift"
-        steps.append(f"iogauge explain {word}")
-    if any(case.rank is Rank.UNREFERENCED for case in ordered):
-        steps.append("iogauge calibrate")
-    steps.append("iogauge run -t quick")
-    newest = max(case.newest.minute for case in ordered)
-    cases = count(len(ordered), "case")
-    yield f"{cases}, newest run {newest} UTC. Next: {', '.join(steps[:3])}", ""
 
 
 def marks_table(ordered: Sequence[CaseStatus]) -> Table:

@@ -22,20 +22,15 @@ _CRITICAL: Final = (Rank.WRONG_DATA, Rank.FAIL, Rank.DEAD_TARGET)
 _OLDEST: Final = timedelta(hours=48)
 
 
-def plugin(
-    alarm: Alarm,
-    records: SessionRecords,
-    now: datetime,
-    silent: bool = False,
-) -> tuple[int, str]:
+def plugin(alarm: Alarm, records: SessionRecords, now: datetime) -> tuple[int, str]:
     """Return the exit status and the line.
 
-    What is acknowledged or ``silent`` is a warning at most. Records of two days ago say nothing of today.
+    What is acknowledged is a warning at most. Records of two days ago say nothing of today.
     """
     status = 0
     for trouble in alarm.troubles:
         level = 1
-        if trouble.rank in _CRITICAL and not (trouble.acknowledged or silent):
+        if trouble.rank in _CRITICAL and not trouble.acknowledged:
             level = 2
         status = max(status, level)
     text = alarm.gist

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timezone
 from pathlib import Path
 
 from iogauge.core.groups import grouped
@@ -78,8 +78,11 @@ def collect(
             reason=ending.sentence,
         )
         troubles = [whole]
-    if notices:
-        troubles = [_acknowledged(trouble, notices) for trouble in troubles]
+    known = notices or Notices((), datetime.now(timezone.utc))
+    for n, trouble in enumerate(troubles):
+        notice = known.acknowledgement(trouble.incidents)
+        if notice:
+            troubles[n] = replace(trouble, acknowledged=str(notice))
     lack = unmeasured or Unmeasured()
     return Alarm(
         sessions=tuple(dict.fromkeys(record.session for record in records)),
@@ -90,14 +93,6 @@ def collect(
         history=history,
         missing=len(absent) + len(lack.left_out) + len(lack.unmatched) + len(lack.gone),
     )
-
-
-def _acknowledged(trouble: Trouble, notices: Notices) -> Trouble:
-    """Return a trouble with who has acknowledged it."""
-    notice = notices.acknowledgement(trouble.incidents)
-    if notice is None:
-        return trouble
-    return replace(trouble, acknowledged=str(notice))
 
 
 def news_of(alarm: Alarm, records: Iterable[Record], notices: Notices) -> Alarm:
@@ -141,7 +136,7 @@ def _gravest_first(troubles: Sequence[Trouble]) -> list[Trouble]:
 
 
 def _joined(troubles: Sequence[Trouble]) -> Trouble:
-    """Return one trouble for several: each sentence once, with its cases."""
+    """Return one trouble for several: each sentence once."""
     first = troubles[0]
     if len(troubles) == 1 and not first.rank.is_noise:
         return first
@@ -169,15 +164,9 @@ def _joined(troubles: Sequence[Trouble]) -> Trouble:
     notes = notes_of(trouble.reason for trouble in troubles)
     causes = notes_of(trouble.cause for trouble in troubles if trouble.cause)
     remedies = dict.fromkeys(trouble.remedy for trouble in troubles if trouble.remedy)
-    sentences = []
-    for note, mine in grouped(troubles, lambda trouble: notes[trouble.reason]).items():
-        names = dict.fromkeys(f"{t.case} {t.metric}".strip() for t in mine)
-        sentences.append(f"{note} ({some(list(names), 3)})")
-    if len(sentences) == 1:
-        sentences = list(notes.values())[:1]
     return replace(
         joined,
-        reason="; ".join(sentences),
+        reason="; ".join(dict.fromkeys(notes.values())),
         cases=listed,
         cause="; ".join(dict.fromkeys(causes.values())),
         remedy="; ".join(remedies),

@@ -111,8 +111,10 @@ class Notices:
         return cls(lines, now)
 
     def acknowledgement(self, incidents: Sequence[Incident]) -> Notice | None:
-        """Return the acknowledgement that stands; None unless all incidents have one."""
-        standing = None
+        """Return the silence, or the acknowledgement that stands; None unless all incidents have one."""
+        standing = self.silence
+        if standing:
+            return standing
         for incident in incidents:
             standing = self.acknowledged.get(incident)
             if standing is None or standing.until < self.now:

@@ -99,12 +99,10 @@ def page(
     alarm: Alarm,
     records: Sequence[Record],
     layers: Mapping[str, Shown] | None = None,
-    silence: str = "",
 ) -> str:
     """Return the page of some sessions: what is wrong, every metric, and the runs of each.
 
-    ``layers`` are those of each partition (``system:partition``) whose site is known here. ``silence`` says until when
-    nobody is told of anything.
+    ``layers`` are those of each partition (``system:partition``) whose site is known here.
     """
     drawn = [trouble.curve.points for trouble in alarm.troubles if trouble.curve]
     others = []
@@ -114,7 +112,6 @@ def page(
     shown = {record.verdict for record in records}
     return TEMPLATES.get_template("page.html").render(
         alarm=alarm,
-        silence=silence,
         counts=_counts(alarm, SessionRecords(records)),
         verdicts=[verdict.value for verdict in LOOKS if verdict in shown],
         cards=_cards([*alarm.troubles, *alarm.unproven]),

@@ -20,14 +20,13 @@ from iogauge.cli.screen import (
     Since,
     System,
     Until,
-    new_console,
     say,
     show,
     slips,
     warn,
 )
 from iogauge.core import paths
-from iogauge.core.text import visible
+from iogauge.core.text import count, visible
 from iogauge.core.units import format_bytes, moment
 from iogauge.records import query
 from iogauge.report.endings import SessionRecords, Word
@@ -45,7 +44,7 @@ if TYPE_CHECKING:
 
 NOBODY = (
     "nobody would be told: declare alarm in the site's settings.yaml, or set "
-    "IOGAUGE_WEBHOOK_URL or IOGAUGE_GITLAB_TOKEN (docs/pipeline.md)"
+    "IOGAUGE_WEBHOOK_URL (docs/pipeline.md)"
 )
 
 
@@ -102,7 +101,7 @@ def raise_alarm(
             wanted = _receivers(place.partition(":")[0] for place in places)
             if not wanted:
                 raise ValueError(NOBODY)
-            raise typer.Exit(_send(TEST, link, wanted))
+            raise typer.Exit(_send(TEST, wanted))
         known = Notices.read(now)
         asked, alarm = _looked_at(names or [], places, gate, known)
         if acknowledge:
@@ -115,7 +114,7 @@ def raise_alarm(
             return say(f"iogauge: nothing is sent: {known.silence}")
         status = int(alarm.failed)
         if send:
-            status = _deliver(new, alarm, link, now) or status
+            status = _deliver(replace(new, link=link), alarm, now) or status
     raise typer.Exit(status)
 
 
@@ -158,7 +157,7 @@ def _silence(span: tuple[str, str], notice: Notice) -> None:
     say(f"iogauge: from {notice.begin}: {notice}")
 
 
-def _deliver(new: Alarm, alarm: Alarm, link: str, now: datetime) -> int:
+def _deliver(new: Alarm, alarm: Alarm, now: datetime) -> int:
     """Send what is new, and keep that it was sent; return 3 if somebody lacks it, else 0."""
     systems = [trouble.where.partition(":")[0] for trouble in alarm.troubles]
     wanted = _receivers([*alarm.systems, *systems])
@@ -167,7 +166,7 @@ def _deliver(new: Alarm, alarm: Alarm, link: str, now: datetime) -> int:
         return 3
     if not wanted or not (new.troubles or new.over):
         return 0
-    status = _send(new, link, wanted)
+    status = _send(new, wanted)
     if not status:
         for notice in news.sent_notices(new, now):
             notices.append(notice)
@@ -197,7 +196,7 @@ def _plugin(
         return 3, plugin_line(3, f"no session is in {paths.history_dir()}")
     except (typer.BadParameter, ValueError, OSError) as error:
         return 3, plugin_line(3, visible(str(error)))
-    return nagios.plugin(alarm, asked.records, now, known.silence is not None)
+    return nagios.plugin(alarm, asked.records, now)
 
 
 def _receivers(systems: Iterable[str]) -> Mapping[str, Receiver]:
@@ -216,15 +215,14 @@ def _receivers(systems: Iterable[str]) -> Mapping[str, Receiver]:
     return receivers.receivers(os.environ, list(declared))
 
 
-def _send(alarm: Alarm, link: str, wanted: Mapping[str, Receiver]) -> int:
+def _send(alarm: Alarm, wanted: Mapping[str, Receiver]) -> int:
     """Send an alarm to all receivers; return 3 if one of them has not got it, else 0."""
-    from iogauge_extras.page.receivers import Message, SendError
+    from iogauge_extras.page.receivers import SendError
 
-    message = Message(alarm, link)
     status = 0
     for name, receiver in wanted.items():
         try:
-            receiver(message)
+            receiver(alarm)
             say(f"iogauge: alarm sent: {name}")
         except SendError as error:
             warn(f"ALARM NOT SENT: {name}: {error}")
@@ -237,7 +235,7 @@ def show_status(
     name: Name = "",
     since: Since = None,
     brief: Annotated[
-        bool, typer.Option("--brief", help="Ten lines: red or green.")
+        bool, typer.Option("--brief", help="Red or green, and the gravest cases.")
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
 ) -> None:
@@ -262,12 +260,17 @@ def show_status(
     cases = marks.gravest_first(cases, alarm.troubles)
     if as_json:
         typer.echo(marks.marks_json(cases, alarm.ending))
-    elif brief:
-        for text, style in marks.brief(cases, alarm, new_console().width):
-            say(text, style)
-    else:
+        raise typer.Exit(alarm.ending.status)
+    last = f"{count(len(cases), 'case')}, newest run {newest[-1].minute} UTC"
+    if brief:
+        say(alarm.title, "bold red" if alarm.failed else "bold green")
+        cases = [case for case in cases if case.rank not in marks.QUIET]
+        last += f", {len(cases)} of them not in order. Next: iogauge status"
+        cases = cases[: marks.BRIEF]
+    if cases:
         show(marks.marks_table(cases))
-        say(f"iogauge: {alarm.ending}")
+    say(f"iogauge: {alarm.ending}")
+    say(last)
     raise typer.Exit(alarm.ending.status)
 
 
@@ -307,7 +310,7 @@ def report(
     def html() -> str:
         systems = sorted({record.system for record in asked.records})
         layers = table.of_systems(paths.history_dir(), systems)
-        return page(alarm, asked.records, layers, str(known.silence or ""))
+        return page(alarm, asked.records, layers)
 
     return alarm, html
 

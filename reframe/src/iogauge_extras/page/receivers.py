@@ -1,7 +1,7 @@
-"""Where an alarm goes: a command, a webhook, a note on a merge request of GitLab.
+"""Where an alarm goes: a mail, a command, a webhook.
 
 Addresses and tokens come from the environment, never from a command line, and are in no message of ours. Text
-from outside goes into a block of code, in which it can neither mention anybody nor give GitLab an order.
+from outside goes into a block of code, in which it can mention nobody.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import shlex
 import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from http.client import HTTPException
 from pathlib import Path
@@ -46,48 +45,41 @@ class SendError(Exception):
     """A receiver did not get the alarm; the message names it and the reason, and holds no secret."""
 
 
-@dataclass(frozen=True, slots=True)
-class Message:
-    """An alarm as it is sent; ``link`` leads to the whole report, empty where there is none."""
-
-    alarm: Alarm
-    link: str = ""
-
-    @property
-    def text(self) -> str:
-        """Return plain text, cut if it is too long for a chat, with the link."""
-        return "\n\n".join(filter(None, [self._body, self.link]))
-
-    @property
-    def _body(self) -> str:
-        text = self.alarm.text
-        if len(text) <= LONGEST:
-            return text
-        whole = text[:LONGEST].rpartition("\n")[0] or text[:LONGEST]
-        return f"{whole}\n\n[cut here; the rest stands in the report]"
-
-    @property
-    def markup(self) -> str:
-        """Return the same for a chat or GitLab: everything from outside stands in a block of code."""
-        # Angle brackets are orders to Slack (<!channel>), accents end the block.
-        body = self._body.translate({ord("`"): "'", ord("<"): "‹", ord(">"): "›"})
-        return "\n".join(filter(None, [f"```\n{body}\n```", self.link]))
-
-    def to_json(self) -> dict[str, object]:
-        """Return the body for a webhook: ``text`` is what Slack and Mattermost show, the rest is for programs."""
-        return {
-            "text": self.markup,
-            "failed": self.alarm.failed,
-            "word": self.alarm.ending.word.value,
-            "summary": self.alarm.ending.sentence,
-            "systems": list(self.alarm.systems),
-            "sessions": list(self.alarm.sessions),
-            "troubles": [trouble.to_json() for trouble in self.alarm.troubles],
-            "link": self.link,
-        }
+Receiver = Callable[[Alarm], None]
 
 
-Receiver = Callable[[Message], None]
+def _body(alarm: Alarm) -> str:
+    """Return the text of an alarm, cut if it is too long for a chat."""
+    if len(alarm.text) <= LONGEST:
+        return alarm.text
+    whole = alarm.text[:LONGEST].rpartition("\n")[0] or alarm.text[:LONGEST]
+    return f"{whole}\n\n[cut here; the rest stands in the report]"
+
+
+def plain(alarm: Alarm) -> str:
+    """Return plain text with the link."""
+    return "\n\n".join(filter(None, [_body(alarm), alarm.link]))
+
+
+def markup(alarm: Alarm) -> str:
+    """Return the same for a chat: everything from outside stands in a block of code."""
+    # Angle brackets are orders to Slack (<!channel>), accents end the block.
+    body = _body(alarm).translate({ord("`"): "'", ord("<"): "‹", ord(">"): "›"})
+    return "\n".join(filter(None, [f"```\n{body}\n```", alarm.link]))
+
+
+def to_json(alarm: Alarm) -> dict[str, object]:
+    """Return the body for a webhook: ``text`` is what Slack and Mattermost show, the rest is for programs."""
+    return {
+        "text": markup(alarm),
+        "failed": alarm.failed,
+        "word": alarm.ending.word.value,
+        "summary": alarm.ending.sentence,
+        "systems": list(alarm.systems),
+        "sessions": list(alarm.sessions),
+        "troubles": [trouble.to_json() for trouble in alarm.troubles],
+        "link": alarm.link,
+    }
 
 
 def receivers(
@@ -95,7 +87,7 @@ def receivers(
 ) -> dict[str, Receiver]:
     """Return the receivers that an environment and sites ask for, by name.
 
-    Raises ValueError for one that is asked for by halves, and OSError for a file that cannot be read.
+    Raises ValueError for a command that is none, and OSError for a file that cannot be read.
     """
     found: dict[str, Receiver] = {}
     bare = {name: value for name, value in environment.items() if name not in SECRETS}
@@ -114,45 +106,31 @@ def receivers(
     if url:
         token = environment.get("IOGAUGE_WEBHOOK_TOKEN", "")
         found["webhook"] = partial(post_webhook, url, token)
-    token = environment.get("IOGAUGE_GITLAB_TOKEN", "")
-    number = environment.get("IOGAUGE_NOTE_ON", "")
-    number = number or environment.get("CI_MERGE_REQUEST_IID", "")
-    if token and number:
-        api = environment.get("CI_API_V4_URL", "")
-        project = environment.get("CI_PROJECT_ID", "")
-        if not api or not project:
-            raise ValueError(
-                "a note needs CI_API_V4_URL and CI_PROJECT_ID, which GitLab sets in its jobs"
-            )
-        place = f"{api.rstrip('/')}/projects/{parse.quote(project, safe='')}"
-        found["note"] = partial(post_note, place, number, token)
     return found
 
 
-def send_mail(
-    to: Sequence[str], environment: Mapping[str, str], message: Message
-) -> None:
+def send_mail(to: Sequence[str], environment: Mapping[str, str], alarm: Alarm) -> None:
     """Give the alarm to the host's sendmail; raises :class:`SendError`."""
     path = (
         f"{environment.get('PATH', '')}:/usr/sbin:/usr/lib"  # where users do not look
     )
     program = shutil.which("sendmail", path=path) or "sendmail"
     head = (
-        f"To: {', '.join(to)}\nSubject: {message.alarm.title[:200]}\nMIME-Version: 1.0\n"
+        f"To: {', '.join(to)}\nSubject: {alarm.title[:200]}\nMIME-Version: 1.0\n"
         "Content-Type: text/plain; charset=utf-8\nContent-Transfer-Encoding: 8bit\n\n"
     )
-    run_command([program, "-i", "-t"], environment, message, head)
+    run_command([program, "-i", "-t"], environment, alarm, head)
 
 
 def run_command(
     words: Sequence[str],
     environment: Mapping[str, str],
-    message: Message,
+    alarm: Alarm,
     head: str = "",
 ) -> None:
     """Give the text to a command on its standard input, without a shell; raises :class:`SendError`."""
     try:
-        given = f"{head}{message.text}\n"
+        given = f"{head}{plain(alarm)}\n"
         done = commands.run(
             *words, seconds=COMMAND_TIMEOUT, environment=environment, given=given
         )
@@ -168,20 +146,12 @@ def run_command(
         raise SendError(text)
 
 
-def post_webhook(url: str, token: str, message: Message) -> None:
+def post_webhook(url: str, token: str, alarm: Alarm) -> None:
     """Post the alarm as JSON; a token goes into the Authorization header. Raises :class:`SendError`."""
     headers = {}
     if token:
         headers["Authorization"] = f"Bearer {token}"
-    _post(url, headers, message.to_json())
-
-
-def post_note(base: str, number: str, token: str, message: Message) -> None:
-    """Write a note on a merge request; raises :class:`SendError`."""
-    if not number.isdigit():
-        raise SendError(f"merge request {visible(number)!r}: expected its number")
-    address = f"{base}/merge_requests/{number}/notes"
-    _post(address, {"PRIVATE-TOKEN": token}, {"body": message.markup})
+    _post(url, headers, to_json(alarm))
 
 
 def _post(url: str, headers: Mapping[str, str], body: Mapping[str, object]) -> None:

@@ -129,7 +129,9 @@ def _criterion_row(
 #: A night is from noon to noon, UTC.
 _NOON: Final = timedelta(hours=12)
 
-_COLUMNS: Final = 'time, session, system, partition, environment, "case", verdict, expected, confirms, file, start'
+_COLUMNS: Final = (
+    'time, session, system, partition, environment, "case", verdict, expected, confirms'
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +147,7 @@ class Night:
 
 
 def summary(folder: Path, choice: query.Choice) -> Sheet:
-    """Return the share of good nights of each target, its worst month, its room, and its incidents.
+    """Return the share of good nights of each target, its worst month, and its incidents.
 
     Raises ValueError as :meth:`query.Choice.condition` does, and if nothing was measured.
     """
@@ -161,16 +163,15 @@ def summary(folder: Path, choice: query.Choice) -> Sheet:
             nights = _nights(mine)
             good = sum(night.is_good for night in nights)
             span = (nights[-1].day - nights[0].day).days + 1
-            room = _room(folder, history, mine)
             cells = (where, f"{len(nights)} of {span}", f"{good / len(nights):.0%}")
-            targets.append((*cells, _worst_month(nights), room))
+            targets.append((*cells, _worst_month(nights)))
             incidents += _incidents(where, nights)
     begin, end = (f"{query.moment(rows[n]['time']):%Y-%m-%d}" for n in (0, -1))
-    headings = ("target", "nights measured", "good nights", "worst month", "room")
+    headings = ("target", "nights measured", "good nights", "worst month")
     parts = [Table(columns(*headings), {"Targets": targets})]
     if incidents:
-        headings = ("target", "since", "until", "nights", "what failed")
-        parts.append(Table(columns(*headings), {"Incidents": incidents}))
+        shown = columns("target", "since", "until", "nights", "what failed")
+        parts.append(Table(shown, {"Incidents": incidents}))
     text = count(len(incidents), "incident")
     style = Word.FAILED.style
     if not incidents:
@@ -228,20 +229,6 @@ def _worst_month(nights: Sequence[Night]) -> str:
         if share < least:
             worst, least = f"{month}: {share:.0%} of {len(mine)}", share
     return worst
-
-
-def _room(
-    folder: Path, history: sqlite3.Connection, rows: Sequence[sqlite3.Row]
-) -> str:
-    """Return the room of a target at the end of the time and at its begin, as the cases found it (G13)."""
-    ends = [(row["file"], row["start"]) for row in (rows[-1], rows[0])]
-    found = query.records(folder, history, ends)
-    texts: dict[str, None] = {}
-    for record in filter(None, map(found.get, ends)):
-        for finding in record.findings:
-            if finding.name == "G13 room":
-                texts[finding.saw.partition(", ")[0]] = None
-    return visible("; at the begin ".join(texts))
 
 
 def _incidents(where: str, nights: Sequence[Night]) -> Iterator[tuple[str, ...]]:

@@ -6,7 +6,6 @@ from dataclasses import dataclass, fields
 from typing import Any, Final
 
 from iogauge.core.text import some, visible
-from iogauge.judge.verdict import Verdict
 from iogauge.report.endings import Ending, Word
 from iogauge.report.ranking import Rank
 from iogauge_extras.page.charts import Curve
@@ -93,6 +92,11 @@ class Trouble:
             case = ""
         return (Incident(kind, self.where, case, metric),)
 
+    @property
+    def is_of_history(self) -> bool:
+        """Return whether the runs before it say more of it than its record."""
+        return self.rank in (Rank.FAIL, Rank.DRIFT, Rank.BACK) and bool(self.metric)
+
     def is_meant(self, name: str) -> bool:
         """Return whether a name is that of the case, of one of the cases, or of their place."""
         names = [self.where, self.case, f"{self.where} {self.case}"]
@@ -100,36 +104,19 @@ class Trouble:
         return name in names
 
     @property
-    def headline(self) -> str:
-        """Return one line: ``FAIL mysite:scratch IorPosix shared direct write_bw: 24.9 MiB/s``."""
-        words = [self.kind, self.where, self.case, self.metric]
-        name = " ".join(filter(None, words))
-        return ": ".join(filter(None, [name, self.measured or self.reason]))
-
-    @property
-    def brief(self) -> str:
-        """Return a few words: ``write_bw 29.8 % below its reference since 2027-01-31``; empty if none say more."""
-        since = ""
+    def text(self) -> str:
+        """Return what is wrong: the guilty part, or the loss, or the reason; and since when."""
+        guilty = self.guilty.partition(";")[0]
+        text = (guilty or self.reason or self.measured).partition("; demanded")[0]
         if self.since:
-            since = f" since {self.since[:10]}"
-        if self.rank is Rank.BACK:
-            return f"{DRIFT} {self.metric}: {self.reason}"
-        if self.kind == DRIFT:
-            return f"{DRIFT} {self.metric} {self.trend.partition(' (')[0]}{since}"
-        if self.kind == Verdict.FAIL.value and self.metric:
-            missed = f"{self.metric} {self.measured.rpartition(', ')[2]}"
-            return (self.guilty.partition(";")[0] or missed) + since
-        return ""
+            text += f" since {self.since[:10]}"
+        return text
 
     @property
-    def gist(self) -> str:
-        """Return the guilty part, its loss, and since when, for a first line."""
-        if self.brief:
-            return f"{self.where} {self.case}: {self.brief}"
-        name = self.headline.removesuffix(f": {self.measured}")
-        if self.measured and self.reason:
-            return f"{name}: {self.reason}"
-        return self.headline.partition("; demanded")[0]
+    def headline(self) -> str:
+        """Return one line: ``FAIL mysite:scratch IorPosix shared write_bw: 24.9 MiB/s, 29.8% below its reference``."""
+        name = " ".join(filter(None, [self.kind, self.where, self.case, self.metric]))
+        return f"{name}: {self.text}"
 
     @property
     def facts(self) -> dict[str, str]:
@@ -146,7 +133,7 @@ class Trouble:
         """Return the headline, and a line for each fact that it leaves out."""
         lines = [self.headline]
         for name, text in self.facts.items():
-            if self.measured or name != "reason":
+            if text not in self.headline:
                 lines.append(f"  {name + ':':<9} {text}")
         return "\n".join(lines)
 
@@ -179,6 +166,8 @@ class Alarm:
     missing: int = 0
     #: What was told, and is no trouble any more.
     over: tuple[Incident, ...] = ()
+    #: Address of the whole report; empty where there is none.
+    link: str = ""
 
     @property
     def failed(self) -> bool:
@@ -187,34 +176,26 @@ class Alarm:
         return bool(self.ending.status) and not known
 
     @property
-    def began(self) -> dict[tuple[str, str], str]:
-        """Return by place and case since when each is in trouble."""
-        troubles = reversed(self.troubles)
-        return {(t.where, t.case): t.since for t in troubles if t.since}
-
-    @property
     def gist(self) -> str:
         """Return the guilty part, its loss, and since when, and where else; without a trouble what the session has shown."""
-        grave = [trouble for trouble in self.troubles if trouble.rank < Rank.BACK]
-        grave = grave or [*self.unproven]
+        grave = []
+        for trouble in (*self.troubles, *self.unproven):
+            if trouble.rank is not Rank.BACK:
+                grave.append(trouble)
         if not grave:
             return self.ending.sentence
-        others = dict.fromkeys(trouble.where for trouble in grave)
-        del others[grave[0].where]
-        text = grave[0].gist
-        if others and grave[0].rank <= Rank.ERROR:
+        others = dict.fromkeys(t.where for t in grave if t.rank <= Rank.ERROR)
+        others.pop(grave[0].where, None)
+        text = grave[0].headline
+        if others:
             text += f"; also {some(list(others), 2)}"
         return text
 
     @property
-    def headline(self) -> str:
-        """Return the session's word, and what weighs most."""
-        return f"{self.ending.word.value}: {self.gist}"
-
-    @property
     def title(self) -> str:
-        """Return the first line of a message: the systems, and the headline."""
-        return f"iogauge {', '.join(self.systems) or '-'}: {self.headline}"
+        """Return the first line of a message: the systems, the session's word, and what weighs most."""
+        systems = ", ".join(self.systems) or "-"
+        return f"iogauge {systems}: {self.ending.word.value}: {self.gist}"
 
     @property
     def text(self) -> str:
