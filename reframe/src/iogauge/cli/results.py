@@ -8,7 +8,6 @@ docs/keys.md.
 from __future__ import annotations
 
 import contextlib
-import difflib
 import re
 from collections.abc import Iterator
 from typing import Annotated
@@ -20,24 +19,21 @@ from iogauge.cli.reporting import warn_of
 from iogauge.cli.screen import Since, System, Until, say, show, slips
 from iogauge.core import paths, registry
 from iogauge.core.paths import project_root
+from iogauge.core.text import did_you_mean
 from iogauge.guards import catalogue
 from iogauge.guards.finding import Guard
 from iogauge.judge.verdict import Verdict
 from iogauge.records import query
-from iogauge.site.references import known_checks
 
 
 def explain_word(
     words: Annotated[
         list[str], typer.Argument(help="Guard, verdict, check, or other word.")
     ],
-    whole: Annotated[
-        bool, typer.Option("--all", help="All of a guard, with examples.")
-    ] = False,
 ) -> None:
     """Say what G12, UNSTABLE or FioRandomRead means, and what to do."""
     with slips(ValueError):
-        for line in explain(" ".join(words), whole):
+        for line in explain(" ".join(words)):
             say(line)
 
 
@@ -86,91 +82,65 @@ def show_history(
     warn_of(found.damaged)
 
 
-def explain(word: str, whole: bool = False) -> list[str]:
+def explain(asked: str) -> list[str]:
     """Return the paragraphs about guards (``G12``, ``G8 contents``), verdicts, cases by their names, or another word.
 
     The words after a check are the parameters of a case. Raises ValueError with what was meant
     perhaps.
     """
-    words = _glossary()
-    texts = _known(whole)
-    for term, meaning in words.items():
-        texts.setdefault(term, [term, f"  {meaning}", "See docs/keys.md."])
-    lower = {name.lower(): name for name in texts}
-    low = word.strip().lower()
-    asked = [low] if low in lower else low.split() or [""]
-    if asked[0] in lower:
-        found: list[str] = []
-        for name in asked:
-            found += texts.get(lower.get(name, ""), [])
-        return found
-    spelled = re.escape(f"`{low}`") + "|" + re.escape(f"`_{low.rpartition('_')[2]}`")
-    for term, meaning in words.items():
-        sentences = []
-        for sentence in re.split(r"(?<=\.) ", meaning):
-            if re.search(spelled, sentence.lower()):
-                sentences.append(f"  {sentence}")
-        if sentences:
-            return [word.strip(), *sentences, f"  See the word {term} in docs/keys.md."]
-    meant = ""
-    near = [lower[name] for name in difflib.get_close_matches(asked[0], lower, 3)]
-    if near:
-        meant = f" Did you mean {', '.join(near)}?"
-    last = [*catalogue.guards().values()][-1].number
-    raise ValueError(
-        f"iogauge knows no word {word!r}.{meant} Name a guard (G1 to {last}), a verdict (UNSTABLE), "
-        "a check (FioRandomRead) or a word of docs/keys.md"
-    )
+    texts = _texts()
+    names = {name.lower(): name for name in texts}
+    low = asked.strip().lower()
+    words = low.split() or [""]
+    if low in names:
+        words = [low]
+    if words[0] not in names:
+        raise ValueError(
+            f"iogauge knows no word {asked!r}{did_you_mean(words[0], texts)}. Name a guard (G12), a verdict (UNSTABLE), "
+            "a check (FioRandomRead) or a word of docs/keys.md"
+        )
+    found: list[str] = []
+    for word in words:
+        found += texts.get(names.get(word, ""), [])
+    return found
 
 
-def _known(whole: bool) -> dict[str, list[str]]:
-    """Return the paragraphs about each guard, by its number and by its name, each verdict and each check."""
+def _texts() -> dict[str, list[str]]:
+    """Return the paragraphs about each guard, by its number and by its name, each verdict, check and word."""
     found: dict[str, list[str]] = {}
     for name, guard in catalogue.guards().items():
-        text = list(_guard(guard, whole))
+        text = list(_guard(guard))
         found[name] = text
         found.setdefault(guard.number, []).extend(text)
     for verdict in Verdict:
-        found[verdict.value] = list(_verdict(verdict))
-    return found | _checks()
+        text = [verdict.value, f"  {verdict.meaning}."]
+        if verdict.advice:
+            text.append(f"  What to do: {verdict.advice}.")
+        found[verdict.value] = text
+    words = r"^\*\*(.+?)\*\*: (.+?)$(?=\n\n|\n*\Z)"
+    for term, meaning in re.findall(words, _page("keys.md"), re.M | re.S):
+        text = [term, f"  {' '.join(meaning.split())}"]
+        found.setdefault(term, [*text, "See docs/keys.md."])
+    for row in re.findall(r"^\| (.+) \|$", _page("checks.md"), re.M):
+        named, *cells = row.split("|")
+        text = [f"  {cell.strip()}" for cell in cells if cell.strip()]
+        for name in named.strip().split(", "):
+            found.setdefault(name, [name, *text, "See docs/checks.md."])
+    return found
 
 
-def _guard(guard: Guard, whole: bool) -> Iterator[str]:
-    """Yield what a rule demands, what follows, and what to do; the ``whole`` of it or 60 words at most."""
+def _guard(guard: Guard) -> Iterator[str]:
+    """Yield what a guard demands, what follows, and what to do."""
     yield guard.name
     yield f"  {guard.must[:1].upper()}{guard.must[1:]}."
-    if whole and guard.more:
+    if guard.more:
         yield f"  {guard.more}"
     yield f"  If it does not hold: {guard.follows}."
     if guard.limit:
-        limits = re.sub(r"\]\((.*?)\)", r": docs/\1]", guard.limit)
-        yield f"  The site sets it by {limits}."
-    if whole:
-        letter, _, situation = guard.against.partition(": ")
-        whom = {"a": "accident", "b": "somebody's environment"}[letter]
-        yield f"  Against {whom}: {situation}."
-        yield f"  Seen on: {guard.seen_on or 'recorded output only'}."
+        yield f"  The site sets it by {guard.limit}."
+    yield f"  Against {guard.against.partition(': ')[2]}."
+    yield f"  Seen on: {guard.seen_on or 'recorded output only'}."
     yield f"  What to do: {guard.remedy}."
-
-
-def _verdict(verdict: Verdict) -> Iterator[str]:
-    """Yield what a verdict means, when it fails, which guards say so, and what to do."""
-    yield verdict.value
-    yield f"  {verdict.meaning}."
-    if verdict.fails_run:
-        yield "  It fails in every run."
-    elif verdict.is_trouble(True):
-        yield "  It fails in a gate."
-    else:
-        yield "  It never fails a run."
-    numbers: dict[str, None] = {}
-    for guard in catalogue.guards().values():
-        if verdict.value in guard.follows:
-            numbers[guard.number] = None
-    if numbers:
-        yield f"  Guards that say so: {', '.join(numbers)}."
-    if verdict.advice:
-        yield f"  What to do: {verdict.advice}."
 
 
 def _page(name: str) -> str:
@@ -178,30 +148,3 @@ def _page(name: str) -> str:
     page = project_root() / "docs" / name
     text = page.read_text(encoding="utf-8") if page.exists() else ""
     return re.sub(r"\[([^]]+)\]\([^)]+\)", r"\1", text)
-
-
-def _checks() -> dict[str, list[str]]:
-    """Return what docs/checks.md says of each check: its row in the table."""
-    names = known_checks(project_root() / "checks")
-    found: dict[str, list[str]] = {}
-    for line in _page("checks.md").splitlines():
-        cells = [cell.strip() for cell in line.strip("| ").split("|")]
-        if len(cells) != 4:
-            continue
-        named, parameters, measures, tool = cells
-        text = [f"  It measures {measures}."]
-        if parameters:
-            text.append(f"  One case for each: {parameters}.")
-        if tool:
-            text.append(f"  It is measured by {tool}.")
-        for name in named.split(", "):
-            found.setdefault(name, [name, *text, "See docs/checks.md."])
-    return {name: found.get(name, [name, "See docs/checks.md."]) for name in names}
-
-
-def _glossary() -> dict[str, str]:
-    """Return the words of docs/keys.md and their meanings; empty without that page."""
-    found = re.findall(
-        r"^\*\*(.+?)\*\*: (.+?)$(?=\n\n|\n*\Z)", _page("keys.md"), re.M | re.S
-    )
-    return {term: " ".join(meaning.split()) for term, meaning in found}
