@@ -485,7 +485,8 @@ def _history(data):
             for row in query.rows(history, columns, query.Condition("1")):
                 finite(list(row))
         chosen = history_table.chosen(folder, query.Choice())
-        console.print(history_table.table(chosen.records))
+        lines = outcome.rows(chosen.records)
+        console.print(outcome.table(lines, dated=True))
         assert all(damaged.problem for damaged in chosen.damaged)
         return found
 

@@ -171,11 +171,11 @@ def _why_lacking(site: str, environment: Any) -> dict[str, str]:
 
 
 def _filter_screen() -> None:
-    """Make room for the sign of life among ReFrame's lines, see :class:`iogauge.session.life.Filter`."""
-    details = None
-    if os.environ.get(life.DETAILS):
-        details = Path(os.environ[life.DETAILS])
-    keep = life.Filter(life.screen(), details)
+    """Keep ReFrame's blocks about failures for the command that started it, see :class:`iogauge.session.life.Filter`."""
+    details = os.environ.get(life.DETAILS)
+    if not details:
+        return
+    keep = life.Filter(Path(details))
     for handler in getlogger().std_stream_handlers:
         handler.addFilter(keep)
 

@@ -62,7 +62,7 @@ def show_history(
     """Show the records, the newest first. ``prune`` archives old ones."""
     if context.invoked_subcommand:
         return
-    from iogauge.report import history_table
+    from iogauge.report import history_table, outcome
 
     folder = paths.history_dir()
     choice = query.Choice(system=system, name=name, since=since, until=until)
@@ -74,7 +74,8 @@ def show_history(
             typer.echo(record.to_line().decode())
         return
     if found.records:
-        show(history_table.table(found.records))
+        lines = outcome.folded(outcome.rows(found.records))
+        show(outcome.table(lines, dated=True))
     say(f"{len(found.records)} of {found.matching} record(s) in {folder}")
     with contextlib.suppress(registry.Missing):
         for line in registry.load("iogauge_answers", "page.notices")():

@@ -1,22 +1,17 @@
-"""Look at the history on a terminal: chosen records, and the newest runs of every case as marks."""
+"""Records of the history: chosen ones, the newest of every line, those of some sessions."""
 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
-from iogauge.core.groups import grouped
-from iogauge.core.text import visible
-from iogauge.core.units import in_order, with_unit
+from iogauge.core.units import in_order
 from iogauge.judge.verdict import Verdict
 from iogauge.records import journal, query
-from iogauge.records.record import MetricRecord, Record
-from iogauge.report import outcome
-from iogauge.report.layout import Table
-from iogauge.report.outcome import Row
+from iogauge.records.record import Record
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,52 +51,6 @@ def chosen(
 def _places(rows: Iterable[sqlite3.Row]) -> list[tuple[int, int]]:
     """Return the file and the start of each record."""
     return [(row["file"], row["start"]) for row in rows]
-
-
-class _DatedRow(Row):
-    """A row of a history."""
-
-    @property
-    def scenario(self) -> str:
-        """Return the time and the name of the case."""
-        return f"{self.record.minute}  {visible(self.record.short_name)}"
-
-    @property
-    def place(self) -> str:
-        """Return system and partition."""
-        return self.record.where
-
-
-def table(records: Iterable[Record]) -> Table:
-    """Return a table of records with their metrics, by time and place, reasons below it."""
-    lines: list[Row] = []
-    for record in records:
-        lines += _rows(record)
-    return outcome.table(outcome.folded(lines))
-
-
-def _rows(record: Record) -> Iterator[Row]:
-    """Yield a row for each metric, with the bandwidth that repeats it: both are one fact, and one row."""
-    if not record.metrics:
-        yield _DatedRow(record, record.verdict, _why(record))
-
-    def fact(metric: MetricRecord) -> str:
-        return (outcome.repeated(record, metric) or metric).name
-
-    for name, mine in grouped(record.metrics, fact).items():
-        mine.sort(key=lambda metric: metric.name != name)
-        first = mine[0]
-        values = ", ".join(with_unit(metric.median, metric.unit) for metric in mine)
-        if first.spread is not None:
-            values += f" ±{first.spread:.1%}"
-        names = ", ".join(metric.name for metric in mine)
-        yield _DatedRow(record, first.verdict, _why(first), names, values, of=first)
-
-
-def _why(decided: Record | MetricRecord) -> tuple[str, ...]:
-    if decided.verdict is Verdict.PASS:
-        return ()
-    return (decided.reason,)
 
 
 def by_place(record: Record) -> tuple[list[tuple[int, int, str]], ...]:

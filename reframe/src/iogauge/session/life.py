@@ -1,8 +1,7 @@
 """A sign of life: where the running cases stand, on the screen of whoever waits for them.
 
-A thread reads the files that a job leaves in its stage directory. On a terminal one line moves,
-elsewhere a line comes every 30 s. The same screen keeps ReFrame's blocks about failures for the
-command that prints the summary first.
+A thread reads the files that a job leaves in its stage directory, and writes a line every 30 s. A filter keeps ReFrame's
+blocks about failures for the command that prints the summary first.
 """
 
 from __future__ import annotations
@@ -12,7 +11,6 @@ import contextlib
 import logging
 import os
 import re
-import shutil
 import sys
 import threading
 import time
@@ -31,11 +29,8 @@ from iogauge.plan.stage import OPENED, RUNS, SAYS, parse_runs, printed_file
 DETAILS: Final = "IOGAUGE_DETAILS"
 
 _TICK_S: Final = 1.0
-_LOG_S: Final = 30.0
+_PACE_S: Final = 30.0
 _ASK_S: Final = 10.0
-
-#: Characters that stay of a case's name on a narrow screen.
-_LEAST_NAME: Final = 4
 
 #: Beginning of what the agent prints while it waits, and the part of the output that is read.
 _LOCK: Final = "iogauge: lock: "
@@ -118,11 +113,8 @@ class Watched:
         return lines[-1].removeprefix("iogauge: ")
 
 
-def _line(cases: Sequence[Watched], now: float, width: int | None = None) -> str:
-    """Return a line about the case that measures, else about the first that waits.
-
-    If it is longer than ``width``, the case's name is shortened: the times stand at the end.
-    """
+def _line(cases: Sequence[Watched], now: float) -> str:
+    """Return a line about the case that measures, else about the first that waits."""
     shown, text = cases[0], ""
     for case in cases:
         measures, state = case.look(now)
@@ -132,62 +124,39 @@ def _line(cases: Sequence[Watched], now: float, width: int | None = None) -> str
             break
     if len(cases) > 1:
         text += f" (+{len(cases) - 1} more)"
-    name, rest = visible(shown.name), visible(f": {text}")
-    if width is not None and len(name) + len(rest) > width:
-        name = name[: max(width - len(rest) - 1, _LEAST_NAME)] + "…"
-    return f"{name}{rest}"[:width]
+    return visible(f"iogauge: {shown.name}: {text}")
 
 
 class Screen:
-    """The line that moves, or the lines of a log. ``write`` gets the text for standard error."""
+    """A line each 30 s while cases run; ``write`` gets the text for standard error."""
 
-    def __init__(
-        self, write: Callable[[str], None], columns: Callable[[], int], terminal: bool
-    ) -> None:
-        self._write, self._columns, self._terminal = write, columns, terminal
+    def __init__(self, write: Callable[[str], None]) -> None:
+        self._write = write
         self._cases: list[Watched] = []
         self._lock = threading.Lock()
-        self._shown = False
-        self._logged_at: float | None = None
+        self._written_at: float | None = None
 
     def add(self, case: Watched) -> None:
         """Watch a case until its job has ended."""
         with self._lock:
             self._cases.append(case)
 
-    def erase(self) -> None:
-        """Remove the line that moves, because somebody else prints now."""
-        with self._lock:
-            self._erase()
-
     def tick(self, now: float) -> None:
-        """Show where the cases stand, if it is time to."""
+        """Write where the cases stand, if it is time to."""
         with self._lock:
             self._cases = [
                 case for case in self._cases if case.job.completion_time is None
             ]
             submitted = [case for case in self._cases if case.job.jobid is not None]
             if not submitted:
-                self._erase()
-                self._logged_at = None
+                self._written_at = None
                 return
-            if self._logged_at is None:
-                self._logged_at = now
-            width = None
-            if self._terminal:
-                width = self._columns() - 1
-            line = _line(submitted, now, width)
-            if self._terminal:
-                self._write(f"\r\x1b[K{line}")
-                self._shown = True
-            elif now - self._logged_at >= _LOG_S:
-                self._logged_at = now
-                self._write(f"iogauge: {line}\n")
-
-    def _erase(self) -> None:
-        if self._shown:
-            self._write("\r\x1b[K")
-            self._shown = False
+            if self._written_at is None:
+                self._written_at = now
+            line = _line(submitted, now)
+            if now - self._written_at >= _PACE_S:
+                self._written_at = now
+                self._write(f"{line}\n")
 
 
 #: ReFrame's line that a run has ended without a failure, coloured or not.
@@ -195,22 +164,18 @@ _PASSED: Final = re.compile(r"\[ (\x1b\[[\d;]*m)* *PASSED *(\x1b\[[\d;]*m)* \] R
 
 
 class Filter(logging.Filter):
-    """Between ReFrame and the screen: makes room for its lines, and keeps its blocks about failures.
+    """Between ReFrame and the screen: keeps its blocks about failures for the command that prints the summary first.
 
-    ``details`` is the file that gets these blocks; None lets everything pass. With it, a command
-    says how the run ended. ReFrame's own ending is left out then: PASSED may have proven nothing.
+    ``details`` is the file that gets these blocks. ReFrame's own ending is left out: PASSED may have proven nothing.
     """
 
-    def __init__(self, screen: Screen, details: Path | None) -> None:
+    def __init__(self, details: Path) -> None:
         super().__init__()
-        self._screen, self._details = screen, details
+        self._details = details
         self._within = self._ruled = False
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Return whether the screen gets a record."""
-        self._screen.erase()
-        if self._details is None:
-            return True
         text = record.getMessage()
         if _PASSED.match(text):
             return False
@@ -236,14 +201,12 @@ def screen() -> Screen:
     """Return the screen of this process; the first call starts its thread."""
     global _screen
     if _screen is None:
-        _screen = Screen(
-            _write, lambda: shutil.get_terminal_size().columns, _is_terminal()
-        )
+        _screen = Screen(_write)
         ended = threading.Event()
         thread = threading.Thread(target=_run, args=(_screen, ended), daemon=True)
         thread.start()
         # Without it the thread could write while the interpreter goes down.
-        atexit.register(_end, _screen, ended, thread)
+        atexit.register(_end, ended, thread)
     return _screen
 
 
@@ -252,14 +215,9 @@ def _run(screen: Screen, ended: threading.Event) -> None:
         screen.tick(time.monotonic())
 
 
-def _end(screen: Screen, ended: threading.Event, thread: threading.Thread) -> None:
+def _end(ended: threading.Event, thread: threading.Thread) -> None:
     ended.set()
     thread.join(2 * _TICK_S)
-    screen.erase()
-
-
-def _is_terminal() -> bool:
-    return sys.stdout.isatty() and sys.stderr.isatty()
 
 
 def _write(text: str) -> None:
