@@ -99,28 +99,20 @@ def objections(
         yield Answer(state, subject, text, finding.remedy)
 
 
-#: Notes about one subject that are shown without ``--all``.
-_NOTES: Final = 6
+#: How an answer begins, and its colour, by its state.
+_LOOKS: Final[dict[State, tuple[str, str]]] = {
+    "ok": ("ok", "green"),
+    "detail": ("", ""),
+    "note": ("note", "yellow"),
+    "problem": ("to do", "red"),
+}
 
 
 def show_answers(answers: Iterable[Answer], everything: bool = False) -> int:
-    """Print notes, then what is to be done, in order; return how many things are to be done."""
+    """Print notes, then what is to be done; return how many things are to be done."""
     states = grouped(dict.fromkeys(answers), lambda line: line.state)
-    if everything:
-        for line in states.get("ok", ()):
-            say(f"ok    {line}", "green")
-        for line in states.get("detail", ()):
-            say(f"      {line}")
-    notes = grouped(states.get("note", ()), lambda line: line.subject)
-    for subject, of_subject in notes.items():
-        lines = [str(line) for line in of_subject]
-        hidden = len(lines) - _NOTES
-        if hidden > 0 and not everything:
-            lines[_NOTES:] = [f"{subject}: {hidden} more: --all"]
-        for text in lines:
-            say(f"note  {text}", "yellow")
-    problems = states.get("problem", [])
-    for number, line in enumerate(problems, 1):
-        say(f"to do {number} {line.subject}: {line.text}", "red")
-        say(f"  -> {line.remedy or 'correct the file'}")
-    return len(problems)
+    for state, (word, style) in _LOOKS.items():
+        for line in states.get(state, ()):
+            if everything or state in ("note", "problem"):
+                say(f"{word:<5} {line}", style)
+    return len(states.get("problem", ()))

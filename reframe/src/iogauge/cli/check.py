@@ -7,28 +7,23 @@ import socket
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Any
 
 import typer
 
 from iogauge.cli import host, nodes, queues
-from iogauge.cli.answers import Answer, Place, ask, probe, show_answers
-from iogauge.cli.planning import no_site, planned_cases, room
+from iogauge.cli.answers import Answer, Place, State, ask, probe, show_answers
+from iogauge.cli.planning import against, at_targets, no_site, planned_cases
 from iogauge.cli.screen import say, slip, slips
 from iogauge.core import registry, vocabulary
 from iogauge.core.text import count, visible_lines
 from iogauge.core.units import duration, format_bytes
 from iogauge.plan.stage import PlannedCase
 from iogauge.records import selected
-from iogauge.report import plan_table
 from iogauge.report.undone import Unable
-from iogauge.site import folders, programs, settings
+from iogauge.site import folders, settings
 from iogauge.site.extras import PartitionExtras
-
-#: What to do about a declaration under which a PASS means little.
-_DOUBT: Final = "a PASS means little there: correct it; if it is meant, let the file's sources say why"
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,54 +73,26 @@ def files(site: SitePlace) -> Iterator[Answer]:
 
 
 @probe(
-    "Does PATH have what the environments offer?",
-    "a program for each feature of an environment without modules",
-)
-def features(site: SitePlace) -> Iterator[Answer]:
-    """Compare features with the programs on PATH, if cases run here."""
-    if not any(place.is_local for place in site.places):
-        return
-    for environment in site.settings.get("environments", ()):
-        brings = {"modules", "prepare_cmds", "env_vars", "extras"} & set(environment)
-        lacks = set(environment.get("features", ())) - set(programs.machine().features)
-        if lacks and not brings:
-            text = f"features names {', '.join(sorted(lacks))}, which no program on PATH has"
-            subject = f"environment {environment['name']}"
-            remedy = "install it, or leave the feature out"
-            yield Answer("note", subject, text, remedy)
-
-
-@probe(
     "Would its cases run?",
     "references that fit cases, time limits that suffice, room on the target",
 )
 def of_cases(site: SitePlace, dry_run: DryRun) -> Iterator[Answer]:
     """Look at what a dry run of all cases refuses or doubts."""
-    problem = partial(Answer, "problem", site.subject)
     for kind, line in dry_run.unable:
+        state: State = "note"
         if kind == vocabulary.OF_SITE or not dry_run.cases:
-            yield problem(line)
+            state = "problem"
         elif kind == vocabulary.OF_SCALE:
-            yield Answer("detail", site.subject, line)
-        elif kind != vocabulary.OF_REFERENCE:  # plan_table.refused has these
-            yield Answer("note", site.subject, line)
+            state = "detail"
+        if kind != vocabulary.OF_REFERENCE or not dry_run.cases:
+            yield Answer(state, site.subject, line)
     for mistake in settings.unfitting(site.folder, dry_run.values):
-        yield problem(str(mistake))
-    for line in plan_table.refused(dry_run.cases):
-        yield problem(line, _DOUBT)
-    for line in plan_table.over_time(dry_run.cases):
-        late = problem(line)
-        if not site.here:
-            late = replace(late, state="note")
-        yield late
-    for line in plan_table.doubts(dry_run.cases):
-        yield Answer("note", site.subject, line)
+        yield Answer("problem", site.subject, str(mistake))
+    yield from against(dry_run.cases, site.subject, site.here)
     if site.here:
-        yield from room(dry_run.cases)
-
-
-#: Probes of each site.
-OF_SITE: Final = (files, features)
+        for is_seen, lines in at_targets(dry_run.cases):
+            if is_seen:
+                yield from lines
 
 
 def is_named_only(folder: Path) -> bool:
@@ -210,7 +177,7 @@ def _of_site(site: SitePlace) -> tuple[list[Answer], str]:
     answers: list[Answer] = []
     for place in site.places:
         answers += _of_partition(place)
-    answers += ask(OF_SITE, site)
+    answers += files(site)
     dry_run = DryRun()
     if not site.mistakes:
         dry_run = _dry_run(site.folder)

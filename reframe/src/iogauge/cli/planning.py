@@ -19,7 +19,7 @@ from typing import Final
 
 import typer
 
-from iogauge.cli.answers import Answer, objections, show_answers
+from iogauge.cli.answers import Answer, State, objections, show_answers
 from iogauge.cli.screen import say, show, slip, slips, warn
 from iogauge.core import processes, untrusted
 from iogauge.core.groups import grouped
@@ -390,21 +390,14 @@ def plan(arguments: list[str]) -> bool:
     chosen = selected_by(arguments)
     demand_cases(arguments, chosen)
     cases, unable = planned_cases(arguments)
-    answers: list[Answer] = []
     if cases:
         show(plan_table.table(cases))
         for line in [*plan_table.remarks(cases), *plan_table.timed(cases)]:
             say(line)
-        for line in plan_table.doubts(cases):
-            answers.append(Answer("note", "references", line))
-        for line in plan_table.over_time(cases):
-            answers.append(Answer("problem", "cases", line, _LESS))
-    for _, line in unable:
-        answers.append(Answer("problem", "cases", line, _LESS))
-    for target, is_seen, lines in at_targets(cases):
+    answers = [Answer("problem", "cases", line, _LESS) for _, line in unable]
+    answers += against(cases, "cases")
+    for _, lines in at_targets(cases):
         answers += lines
-        if is_seen:
-            answers.append(_permitted(target))
     lack = Unmeasured()
     if chosen:
         lack = unmeasured_of(arguments, chosen)
@@ -414,25 +407,32 @@ def plan(arguments: list[str]) -> bool:
     return fits and bool(cases)
 
 
-#: What to do about cases that cannot run as they are.
+#: What to do about a target that may not be written, and about cases that cannot run as they are.
+_ELSEWHERE: Final = "look on a node that mounts it, or name a directory of your own"
 _LESS: Final = "change the site's settings, or leave them out: -x NAME"
 
 
-def _permitted(target: str) -> Answer:
-    """Return why cases may write in a target that this host sees, or why not."""
-    subject = f"target {target}"
-    try:
-        reason = processes.call_in_time(target, partial(permission.reason, target))
-    except OSError as error:
-        text = after(target, error.strerror or str(error))
-        return Answer("problem", subject, text, "name a directory of your own")
-    return Answer("ok", subject, f"allowed: {reason}")
+#: What to do about a declaration under which a PASS means little.
+_DOUBT: Final = "a PASS means little there: correct it; if it is meant, let the file's sources say why"
 
 
-def at_targets(
-    cases: Iterable[PlannedCase],
-) -> Iterator[tuple[str, bool, list[Answer]]]:
-    """Yield each target, whether this host sees it, and what is not in order for the cases that are declared for it."""
+def against(
+    cases: Sequence[PlannedCase], subject: str, here: bool = True
+) -> Iterator[Answer]:
+    """Yield what references and time limits have against cases; elsewhere nobody knows how long they take."""
+    late: State = "problem"
+    if not here:
+        late = "note"
+    for line in plan_table.refused(cases):
+        yield Answer("problem", subject, line, _DOUBT)
+    for line in plan_table.over_time(cases):
+        yield Answer(late, subject, line)
+    for line in plan_table.doubts(cases):
+        yield Answer("note", subject, line)
+
+
+def at_targets(cases: Iterable[PlannedCase]) -> Iterator[tuple[bool, list[Answer]]]:
+    """Yield of each target whether cases may write there, as this host sees it, and what is not in order for them."""
 
     def declared(case: PlannedCase) -> tuple[object, ...]:
         order = case.order
@@ -451,9 +451,10 @@ def at_targets(
         try:
             look = partial(looking.look_as_declared, target, order)
             view, seen = processes.call_in_time(target, look)
+            processes.call_in_time(target, partial(permission.reason, target))
         except (OSError, LustreError) as error:
-            text = f"cannot be looked at from here: {error}"
-            yield target, False, [Answer("problem", subject, text)]
+            text = after(target, getattr(error, "strerror", "") or str(error))
+            yield False, [Answer("problem", subject, text, _ELSEWHERE)]
             continue
         lines: list[Answer] = []
         findings = [(case, looking.preflight(view, seen, case.order)) for case in group]
@@ -462,11 +463,4 @@ def at_targets(
             if concerned:
                 of_cases = f" ({some(concerned, 1)})"
             lines += objections(subject, [finding], of_cases)
-        yield target, True, lines
-
-
-def room(cases: Iterable[PlannedCase]) -> Iterator[Answer]:
-    """Yield what the targets that this host sees object to the cases."""
-    for _, is_seen, lines in at_targets(cases):
-        if is_seen:
-            yield from lines
+        yield True, lines

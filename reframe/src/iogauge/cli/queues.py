@@ -91,18 +91,6 @@ def _named(access: Sequence[str]) -> list[str]:
     return [name for name in named.split(",") if name]
 
 
-#: Seconds of the units of ReFrame's time limits.
-_UNITS: Final = {"d": 86400, "h": 3600, "m": 60, "s": 1}
-
-
-def _seconds(limit: str) -> float:
-    """Return the seconds of a time limit of ReFrame, such as ``1h30m``."""
-    seconds = 0
-    for number, unit in re.findall(r"(\d+)([dhms])", limit):
-        seconds += int(number) * _UNITS[unit]
-    return seconds
-
-
 #: The program that hands jobs to a scheduler.
 _SUBMITS: Final = {
     "slurm": "sbatch",
@@ -149,8 +137,10 @@ def of_partition(place: Place) -> Iterator[Answer]:
         return
     first = wanted[0].name
     limits = [queue.limit_seconds or float("inf") for queue in wanted]
+    from reframe.utility.typecheck import Duration  # a third of a second
+
     limit = partition["time_limit"]
-    if _seconds(limit) > max(limits):
+    if Duration(limit) > max(limits):
         text = (
             f"time_limit is {limit}, and {first} allows {format_seconds(max(limits))}: "
             "its jobs would never start"
