@@ -451,12 +451,12 @@ def at_targets(cases: Iterable[PlannedCase]) -> Iterator[tuple[bool, list[Answer
         try:
             look = partial(looking.look_as_declared, target, order)
             view, seen = processes.call_in_time(target, look)
-            processes.call_in_time(target, partial(permission.reason, target))
+            reason = processes.call_in_time(target, partial(permission.reason, target))
         except (OSError, LustreError) as error:
             text = after(target, getattr(error, "strerror", "") or str(error))
             yield False, [Answer("problem", subject, text, _ELSEWHERE)]
             continue
-        lines: list[Answer] = []
+        lines = [Answer("ok", subject, f"allowed: {reason}")]
         findings = [(case, looking.preflight(view, seen, case.order)) for case in group]
         for finding, concerned in plan_table.worst(findings):
             of_cases = ""
