@@ -6,7 +6,6 @@ import struct
 import sys
 from collections.abc import Sequence
 
-from iogauge.node.identity import text_of
 from iogauge.node.kernel import asked
 from iogauge.node.mounts import READ
 
@@ -19,11 +18,6 @@ _DATA = 1
 _COPIES = {16: 2, 32: 2, 64: 2, 128: 2, 256: 3, 512: 3, 1024: 4}
 #: RAID5 and RAID6 write whole stripes at best.
 _PARITY = 128 | 256
-
-
-def identity(path: str) -> str:
-    """Return the identifier of a btrfs, as sysfs names it; empty if the kernel does not tell."""
-    return text_of(asked(path, _FS_INFO, bytes(1024))[16:32])
 
 
 def device_count(path: str) -> int:

@@ -1,6 +1,6 @@
 """The stack below a mount, down to the disks: what is memory, what is cached, what is copied.
 
-Measured on Linux 6.18 with ``/proc/diskstats`` and ``/proc/PID/io``. ext4 with data=journal and
+Measured on Linux 6.18 with the counters of devices and ``/proc/PID/io``. ext4 with data=journal and
 directories with fscrypt accept O_DIRECT, and read from the page cache. btrfs writes through the
 page cache where data have checksums, but data are on the device when the write returns, and reads
 are direct. Extents that btrfs compressed are read from the page cache; random data, which G18
@@ -23,7 +23,7 @@ from dataclasses import replace
 
 from iogauge.node import btrfs
 from iogauge.node.counters import is_counted
-from iogauge.node.identity import shows
+from iogauge.node.identity import shows, uuid_of
 from iogauge.node.kernel import asked, listed, text
 from iogauge.node.kinds import Below, kind_of
 from iogauge.node.mounts import (
@@ -32,7 +32,6 @@ from iogauge.node.mounts import (
     existing_parent,
     find_mount,
     mount_by_name,
-    mounted_over,
     no_barriers,
     option,
     unescape,
@@ -349,10 +348,7 @@ class _Walk:
     def devices(self, path: str, mount: Mount) -> tuple[str, ...]:
         """Return the numbers of the block devices directly under a file system."""
         if mount.type == "btrfs":
-            identity = btrfs.identity(path) or "none"
-            folder = self.place("sys/fs/btrfs", identity, "devices")
-            if mounted_over(folder, root=self.root):
-                return ()
+            folder = self.place("sys/fs/btrfs", uuid_of(path, mount), "devices")
             numbers = [text(folder, name, "dev") for name in listed(folder)]
             return tuple(filter(None, numbers))
         if not kind_of(mount.type).on_device:
@@ -401,11 +397,6 @@ class _Walk:
     def device(self, number: str, above: frozenset[int]) -> Below:
         """Return the stack below a block device, which the reasons and ``names`` include."""
         directory, name = _whole(self.root, number)
-        over = mounted_over(self.place(_BY_NUMBER, number), directory, root=self.root)
-        if over:
-            return _unknown(
-                f"the device {number}: {over.type} is mounted at {over.point}, over what the kernel shows of it"
-            )
         if not os.path.isdir(directory):
             return _unknown(f"the device {number}, which the kernel does not show here")
         disk = os.path.basename(directory)
