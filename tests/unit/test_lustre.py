@@ -141,7 +141,7 @@ def test_a_target_that_lustre_does_not_answer_for_has_no_facts(tmp_path, monkeyp
     view = look(str(tmp_path))
     found = directory.look_at_directory(view)
     assert found.facts == {}
-    assert len(found.unanswered) == 3
+    assert (found.default, found.metadata) == (None, ())
 
 
 # --- storage targets ------------------------------------------------------------------------------
@@ -165,7 +165,6 @@ def test_healthy_targets():
         bytes_total=(94708 + 3509216) * 1024,
         bytes_free=3509216 * 1024,
     )
-    assert targets[3].fill == pytest.approx(0.0263, abs=1e-4)
 
 
 def test_a_target_is_inactive_if_the_client_or_its_server_says_so():

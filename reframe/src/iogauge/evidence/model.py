@@ -10,7 +10,6 @@ from typing import Any
 from iogauge.core.measurement import Phase, Quantity, ToolOutput, ToolOutputError
 from iogauge.core.vocabulary import Value
 from iogauge.evidence.task_counters import NodeActivity, TaskCounters
-from iogauge.node.between import Library
 from iogauge.node.files import Eviction, Sample
 from iogauge.node.host import Load
 from iogauge.node.lustre.directory import Directory
@@ -44,7 +43,7 @@ class Evidence:
     ``moved`` says when the target's devices moved bytes, as the first node saw it. ``found`` says how many files
     the case's directory held there before each phase, :data:`~iogauge.plan.observations.MOST_FOUND` at most. ``asked`` says when
     the first task there passed bytes to the kernel, and ``printed`` when the tool printed.
-    ``loaded`` are the libraries between its first task and the kernel.
+    ``loaded`` are the libraries that are preloaded in tasks there.
 
     ``opened`` is the first node's view before anything was written, ``passed_on`` what the target
     passes on to files, if it is on Lustre. ``neighbours`` are the
@@ -73,7 +72,7 @@ class Evidence:
     printed: tuple[tuple[float, int], ...] = ()
     #: Why the agent of a node counted nothing; empty if it counted.
     uncounted: str = ""
-    loaded: tuple[Library, ...] = ()
+    loaded: tuple[Mapping[str, str], ...] = ()
     found: tuple[tuple[float, int], ...] = ()
     neighbours: tuple[str, ...] = ()
     occupied: str = ""

@@ -149,10 +149,6 @@ class TaskCounters:
                     passed[""] += moved
         return passed
 
-    def of_host(self, host: str) -> Mapping[str, Reading | None]:
-        """Return the growth of each counter of a host, None if it is unknown."""
-        return self._grown.get(host, {})
-
     @cached_property
     def _grown(self) -> Mapping[str, Mapping[str, Reading | None]]:
         grown: dict[str, dict[str, Reading | None]] = {}

@@ -5,7 +5,6 @@ and of the tool that was planned; what stands between the tool and the kernel.
 from __future__ import annotations
 
 import configparser
-import os
 import re
 from collections.abc import Collection, Iterator, Sequence
 from itertools import zip_longest
@@ -203,34 +202,30 @@ def _foreign(phase: PhaseView, executions: Sequence[Execution]) -> str:
 
 _ENVIRONMENT = Guard(
     name="G22 environment",
-    must="no preloaded library falsifies time, sync or I/O, and no library that the first task has loaded",
+    must="no library that is preloaded in the job or in its tasks falsifies time, sync or I/O",
     remedy="Remove it from the job's environment: modules, env_vars of the settings, /etc/ld.so.preload, a wrapper on PATH",
     against="b: libfaketime under another file name in LD_PRELOAD",
     seen_on="ext4",
     but="or a remark",
     demands="nothing between the tool and the kernel that lies about time, sync or I/O",
-    more="A library is known by its own name and by the functions of the C library that it replaces, not by its file's name. "
-    "Any other preloaded library gives a remark, and is INVALID in a gate.",
+    more="Any library of another name than the known ones gives a remark, and is INVALID in a gate. The tasks of the first node "
+    "tell by their own environment what is preloaded.",
 )
 
 
 def environment(case: CaseView) -> Finding | None:
     """Return G22 if any node has something between the tools and the kernel."""
-    unknown = dict[str, str]()
-    for name, source in between.libraries(case.evidence.nodes.values()):
+    evidence, unknown = case.evidence, dict[str, str]()
+    found = between.libraries(evidence.nodes.values())
+    # A launcher or a program on the way may have preloaded what the job's environment does not name.
+    for name, source in between.libraries(evidence.loaded):
+        found.append((name, f"{source} of a task"))
+    for name, source in found:
         lie = lie_of(name)
         if lie:
             return _ENVIRONMENT.invalid(f"{name} ({source}), which {lie}")
         if not is_known(name):
-            unknown[name] = f"{name} ({source})"
-    # A launcher or a program on the way may have preloaded what the job's environment does not name.
-    for library in case.evidence.loaded:
-        where = f"{library.path} (loaded by a task"
-        if library.lie:
-            return _ENVIRONMENT.invalid(f"{where}), which {library.lie}")
-        if library.replaces:
-            where += f": it replaces {', '.join(library.replaces)}"
-        unknown[os.path.basename(library.path)] = f"{where})"
+            unknown.setdefault(name, f"{name} ({source})")
     if not unknown:
         return None
     saw = f"preloaded, and unknown here: {', '.join(unknown.values())}"

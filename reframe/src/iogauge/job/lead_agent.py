@@ -6,7 +6,6 @@ Between two commands it looks at the target, and answers the first task of its n
 from __future__ import annotations
 
 import contextlib
-import importlib
 import json
 import os
 import select
@@ -98,13 +97,6 @@ def _is_exact(kind: str, view: View | None) -> bool:
     if view and kind == "overlay":
         kind = find_mount(upper_of(view.mount) or view.path).type
     return kind in EXACT
-
-
-#: Modules that the agent's commands need and this one does not. Imported once here, each fork has them.
-_MODULES = {
-    "evict": ("iogauge.node.files",),
-    "facts": ("iogauge.node.host", "iogauge.node.probes"),
-}
 
 
 class _LeadAgent:
@@ -217,9 +209,6 @@ class _LeadAgent:
         Nothing of it goes on while a phase is measured. It ends if the job script waits no longer, which then gets the
         lock released at once.
         """
-        for module in _MODULES.get(words[0], ()):
-            importlib.import_module(module)
-
         def work() -> bool:
             with contextlib.redirect_stderr(sys.stdout):
                 return self._run(words) == 0

@@ -1,5 +1,5 @@
 """What the agent on the first node sees several times a second: when bytes moved and files appeared, and when the tool
-printed. It also sees what the tool's processes ask the kernel for, and which libraries they have loaded.
+printed. It also sees what the tool's processes ask the kernel for, and which libraries are preloaded in them.
 
 The counters are those of block devices, of the client of NFS, or of Lustre's client if root runs the job. Some file systems say
 at any time how many inodes and bytes are in use; then these are counted too. The kernel says of each process what it passed to
@@ -14,16 +14,13 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
-from itertools import islice
+from collections.abc import Callable, Sequence
 
 from iogauge.core.processes import parent
 from iogauge.job.control_pipe import Task
-from iogauge.node.between import (
-    Library,
-    library_of,
-)
+from iogauge.node.between import of_processes
 from iogauge.node.counters import Reading, follow
+from iogauge.node.files import entries
 from iogauge.plan.observations import (
     ASKED,
     FOUND,
@@ -58,11 +55,10 @@ _CLOSE_EXACT_S = 0.002
 #: What moves after a tool has begun, and hardly before.
 _BEGUN_BYTES = 4 << 20
 _BEGUN_FILES = 20
-#: Looks at a task's program after which its libraries are noted: the loader needs time, and a wrapper may become the tool
-#: late.
+#: Looks at a task's program after which its preloaded libraries are noted: a wrapper may become the tool late.
 _LIBRARIES_AT = (3, 20, 100)
-#: The look at which all tasks of the node are looked at, once. To list the libraries of a process takes 0.4 ms, so the last
-#: of these processes are asked, which are tools and not the shells that started them.
+#: The look at which all tasks of the node are looked at, once: the last of their processes, which are tools and not the
+#: shells that started them.
 _ALL_AT = 20
 #: Looks that are tried before a phase.
 _TRIES = 5
@@ -79,28 +75,17 @@ def note_found(directory: str) -> None:
     """Record how many files a directory holds, counted up to a limit; raises OSError of the stage alone.
 
     Only names are read: no client learns what a later phase asks of a file. The count ends at a symbolic link, which no
-    tool makes: the files behind it lie elsewhere.
+    tool makes: the files behind it lie elsewhere. A directory is read as a whole before those in it, so that a link beside
+    them is found.
     """
-    found = sum(1 for _ in islice(_files_below(directory), MOST_FOUND))
+    found = 0
+    with contextlib.suppress(OSError):
+        for _, entry in entries(directory):
+            if entry.is_symlink() or found == MOST_FOUND:
+                break
+            if entry.is_file(follow_symlinks=False):
+                found += 1
     note(FOUND, found)
-
-
-def _files_below(directory: str) -> Iterator[str]:
-    """Yield files up to the first symbolic link; what cannot be read is left out.
-
-    A directory is read as a whole before those in it, so that a link beside them is found. Of a large tree a few
-    directories are enough.
-    """
-    waiting = [directory]
-    while waiting:
-        with contextlib.suppress(OSError), os.scandir(waiting.pop()) as entries:
-            for entry in entries:
-                if entry.is_symlink():
-                    return
-                if entry.is_dir(follow_symlinks=False):
-                    waiting.append(entry.path)
-                elif entry.is_file(follow_symlinks=False):
-                    yield entry.path
 
 
 def _content(file: str) -> bytes:
@@ -149,44 +134,6 @@ def asked_by(processes: Sequence[int]) -> _Moved:
     return read, written
 
 
-class Libraries:
-    """The libraries that stand between processes and the kernel (:mod:`iogauge.node.between`).
-
-    The file of each is read once: that takes a millisecond.
-    """
-
-    def __init__(self) -> None:
-        """Begin to remember files."""
-        self._known: dict[str, Library | None] = {}
-
-    def of(self, processes: Sequence[int]) -> list[Library]:
-        """Return those of processes, without those that are gone or another user's."""
-        found: dict[str, Library] = {}
-        for pid in processes:
-            with contextlib.suppress(OSError):
-                program = os.readlink(f"/proc/{pid}/exe")
-                for path in _executable(pid) - {program}:
-                    if path not in self._known:
-                        # A container has files of its own.
-                        inside = library_of(f"/proc/{pid}/root{path}")
-                        own = inside and inside._replace(path=path)
-                        self._known[path] = own
-                    library = self._known[path]
-                    if library:
-                        found[os.path.basename(path)] = library
-        return [found[name] for name in sorted(found)]
-
-
-def _executable(pid: int) -> set[str]:
-    """Return the files of which a process may run code; raises OSError."""
-    files = set()
-    with open(f"/proc/{pid}/maps", encoding="utf-8", errors="replace") as maps:
-        for line in maps:
-            if "/" in line and "x" in line.split(" ", 2)[1]:
-                files.add(line[line.index("/") :].rstrip("\n"))
-    return files
-
-
 class _Log:
     """What was seen of one kind, whenever it has changed."""
 
@@ -232,7 +179,6 @@ class Recorder:
         self._starting_until = self._close_until = 0.0
         self._total = self._at_begin = (0, 0)
         self._task: int | None = None
-        self._libraries = Libraries()
         self._program, self._looks_at_task = "", 0
         self._asked_before = self._asked_most = (0, 0)
         self._held_by: int | None = None
@@ -348,7 +294,7 @@ class Recorder:
         if self._looks_at_task == _ALL_AT and self._task is not None:
             processes = tasks_beside(self._task)[-_MOST_PROCESSES:]
         if self._looks_at_task in _LIBRARIES_AT:
-            self._logs[LOADED].note(now, self._libraries.of(processes))
+            self._logs[LOADED].note(now, of_processes(processes))
 
     def _task_tree(self, most: int) -> list[int]:
         """Return the first task's processes, up to a number."""

@@ -8,13 +8,11 @@ import re
 import shutil
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import NamedTuple
 
 from iogauge.core import commands
 from iogauge.core.text import text_digest
 from iogauge.core.untrusted import read_bytes
 from iogauge.core.vocabulary import FIO, IOR, MDTEST, Fingerprint
-from iogauge.node import elf
 
 #: Variables whose libraries the loader puts in front of all others (ld.so(8)), and its file.
 _VARIABLES = ("LD_PRELOAD", "LD_AUDIT")
@@ -41,51 +39,6 @@ _LYING = (
 )
 #: Darshan counts calls and passes them on; a scenario preloads it to count writers.
 _HARMLESS = r"darshan"
-
-#: Functions of the C library that decide what a figure means. A library that has its own is between the tool and the kernel.
-_CLOCKS = frozenset({"clock_gettime", "gettimeofday", "time", "times", "ftime"})
-_REPLACED = _CLOCKS | {
-    *("fsync", "fdatasync", "sync", "syncfs", "sync_file_range", "msync"),
-    *("open", "open64", "openat", "openat64", "creat", "close"),
-    *("read", "pread", "pread64", "readv", "preadv"),
-    *("write", "pwrite", "pwrite64", "writev", "pwritev"),
-}
-#: Names that the C library's own files give themselves (DT_SONAME). Before glibc 2.34 there were several.
-_C_LIBRARY = re.compile(r"lib(?:c|pthread|rt)\.so\.\d+|libc\.musl-.*|ld-.*")
-#: Texts in libraries that replace functions, and pass all calls on: Darshan, and the sanitizers of compilers.
-_PASSES_ON = (b"darshan_core_", b"__sanitizer_")
-
-
-class Library(NamedTuple):
-    """A library between a tool and the kernel: its file, its own name, and the functions of the C library that it replaces."""
-
-    path: str
-    name: str
-    replaces: tuple[str, ...]
-
-    @property
-    def lie(self) -> str:
-        """Return what it does that makes figures untrue; empty if it is not known to."""
-        names = (os.path.basename(self.path), self.name)
-        known = next(filter(None, map(lie_of, names)), "")
-        clocks = sorted(_CLOCKS.intersection(self.replaces))
-        if not known and clocks:
-            return f"has a {clocks[0]} of its own"
-        return known
-
-
-def library_of(path: str) -> Library | None:
-    """Return a file that is loaded if it stands between its process and the kernel, by what it is and not by its name."""
-    try:
-        found = elf.look(path, _REPLACED)
-    except (OSError, ValueError):
-        return None
-    if not found.defined or _C_LIBRARY.fullmatch(found.name):
-        return None
-    if any(mark in found.texts for mark in _PASSES_ON):
-        return None
-    return Library(path, found.name, tuple(sorted(found.defined)))
-
 
 #: Seconds for a program to tell its version.
 PROGRAM_SECONDS = 20.0
@@ -175,17 +128,28 @@ def libraries(nodes: Iterable[Mapping[str, object]]) -> list[tuple[str, str]]:
     return list(found)
 
 
-def of_processes(pids: Iterable[int]) -> list[dict[str, str]]:
-    """Return the environments of processes, without those that are gone or another user's."""
+def of_processes(pids: Iterable[int]) -> Fingerprint:
+    """Return what is preloaded in processes, as :func:`preloaded`, without those that are gone or another user's."""
     found = []
     for pid in pids:
+        environ = {}
         with contextlib.suppress(OSError):
-            text = Path(f"/proc/{pid}/environ").read_text(
-                encoding="utf-8", errors="replace"
-            )
-            pairs = (entry.partition("=") for entry in text.split("\0"))
-            found.append({name: value for name, _, value in pairs})
-    return found
+            content = read_bytes(f"/proc/{pid}/environ").decode(errors="replace")
+            for entry in content.split("\0"):
+                name, _, value = entry.partition("=")
+                environ[name] = value
+        # A container has files of its own.
+        found.append(preloaded(environ, Path(f"/proc/{pid}/root")))
+    return joined(found)
+
+
+def joined(several: Iterable[Fingerprint]) -> Fingerprint:
+    """Return several answers of :func:`preloaded` as one."""
+    names: dict[str, dict[str, None]] = {}
+    for facts in several:
+        for source, libraries in facts.items():
+            names.setdefault(source, {})[str(libraries)] = None
+    return {source: ":".join(libraries) for source, libraries in names.items()}
 
 
 def script(tool: str, environ: Mapping[str, str]) -> Fingerprint:

@@ -33,6 +33,7 @@ from iogauge.core.vocabulary import (
 from iogauge.node.between import (
     PROGRAM_SECONDS,
     handed_on,
+    joined,
     of_processes,
     preloaded,
     script,
@@ -275,11 +276,8 @@ def _hints(node: _Node) -> _Told:
 
 def _between(node: _Node) -> _Told:
     """Return libraries and scripts between the tools and the kernel, see node/programs."""
-    names: dict[str, dict[str, None]] = {}
-    for environ in (handed_on(os.environ), *of_processes(node.processes)):
-        for key, value in preloaded(environ, node.root).items():
-            names.setdefault(key, {})[str(value)] = None
-    facts: Fingerprint = {key: ":".join(several) for key, several in names.items()}
+    own = preloaded(handed_on(os.environ), node.root)
+    facts = joined([own, of_processes(node.processes)])
     for tool in (FIO, IOR, MDTEST, IO500):
         with contextlib.suppress(OSError):
             facts |= script(tool, os.environ)

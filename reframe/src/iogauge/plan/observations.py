@@ -22,7 +22,6 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeVar
 
 from iogauge.core import untrusted
-from iogauge.node.between import Library
 from iogauge.node.counters import Reading, Readings, Ticks
 
 SEEN: Final = "seen"
@@ -34,7 +33,7 @@ TASKS: Final = "tasks"
 MOVED: Final = "moved"
 #: Bytes that the first task of the first node passed to read(2) and write(2).
 ASKED: Final = "asked"
-#: Libraries between it and the kernel: :class:`iogauge.node.between.Library`.
+#: Libraries that are preloaded in tasks, by source (:func:`iogauge.node.between.preloaded`).
 LOADED: Final = "loaded"
 #: Bytes that the tool had printed. The output of each execution begins with none.
 PRINTED: Final = "printed"
@@ -217,14 +216,9 @@ class NodeObservations:
         """Return a count by seconds since boot."""
         return tuple((time, count) for _, time, count in self.each(what, int))
 
-    def loaded(self) -> tuple[Library, ...]:
-        """Return the libraries between the first task and the kernel, each once."""
-        kind = tuple[tuple[str, str, tuple[str, ...]], ...]
-        loaded: dict[Library, None] = {}
-        for _, _, libraries in self.each(LOADED, kind):
-            for library in libraries:
-                loaded[Library(*library)] = None
-        return tuple(loaded)
+    def loaded(self) -> tuple[Mapping[str, str], ...]:
+        """Return the libraries that are preloaded in tasks, by source, as each look found them."""
+        return tuple(facts for _, _, facts in self.each(LOADED, Mapping[str, str]))
 
 
 class _Sums(NamedTuple):

@@ -30,13 +30,6 @@ class StorageTarget:
     bytes_free: int = 0
     server: str | None = None
 
-    @property
-    def fill(self) -> float:
-        """Return the used share of what an ordinary user may use."""
-        if not self.bytes_total:
-            return 1.0
-        return 1 - self.bytes_free / self.bytes_total
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetadataTarget:
