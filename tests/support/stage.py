@@ -148,7 +148,7 @@ def build(stage, nodes=1):
         text = (SAMPLES / "fio_randread.json").read_text()
         (stage / f"read.{rep}.out").write_text(dated(text, BOOTED + len(runs)))
         for host in hosts:
-            done = Eviction(host, 1, WRITTEN, 8192, 0)
+            done = Eviction(host, 1, WRITTEN, 0)
             notes[host].append([2.5, f"evict-read.{rep}", done.to_json()])
     samples = [
         Sample(

@@ -438,7 +438,7 @@ def data(system="ext4", *, o_direct=True):
         for n in (1, 2)
     )
     return whole.alter(
-        evictions={} if o_direct else {"read": (Eviction("n1", 1, GIB, GIB, 0),) * 2},
+        evictions={} if o_direct else {"read": (Eviction("n1", 1, GIB, 0),) * 2},
         samples=samples,
         striping=layouts if SYSTEMS[system].targets else (),
     )

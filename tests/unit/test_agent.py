@@ -360,6 +360,7 @@ def test_what_a_target_passes_on_is_seen_before_the_first_byte(lustre):
     assert seen is not None and seen.default is not None
     assert (str(seen.default), seen.mdts) == ("2 x default size", (0,))
     assert [target.index for target in seen.metadata] == [0, 1]
+    assert not seen.unanswered
 
 
 @pytest.mark.slow

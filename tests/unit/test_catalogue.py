@@ -7,7 +7,7 @@ import pytest
 
 from iogauge.core.paths import JOB_FILES
 from iogauge.evidence import collect
-from iogauge.guards.catalogue import OF_CASE, OF_METRIC, OF_PHASE, guards
+from iogauge.guards.catalogue import OF_CASE, OF_PHASE, guards
 from iogauge.guards.finding import Finding, Outcome
 from iogauge.guards.views import CaseView
 from support import programs, stage
@@ -28,7 +28,6 @@ def test_findings_bear_the_number_of_their_guard(tmp_path):
     values = {metric.name: (1.0, 1.0) for metric in stage.METRICS}
     case = CaseView(plan, evidence, extras(), "quick", stage.METRICS, values)
     asked = [(OF_CASE, case), *((OF_PHASE, phase) for phase in case.phases)]
-    asked += [(OF_METRIC, (case, name)) for name in values]
     names = [
         finding.name
         for functions, view in asked

@@ -43,8 +43,7 @@ def test_a_written_file_is_resident_until_it_is_evicted(disk):
     write(file, 8 * MIB)
     done = files.evict([str(file)])
     assert (done.files, done.bytes, done.problem) == (1, 8 * MIB, "")
-    assert (done.resident_before, done.resident_after) == (8 * MIB, 0)
-    assert done.proven_empty
+    assert (done.resident, done.proven_empty) == (0, True)
     assert resident(file) == 0
 
 
@@ -64,7 +63,7 @@ def test_pages_that_stay_are_counted(disk, monkeypatch):
     monkeypatch.setattr(os, "posix_fadvise", lambda *_: None)
     write(disk / "data", MIB)
     done = files.evict([str(disk / "data")], wait_s=0.05)
-    assert (done.resident_after, done.proven_empty) == (MIB, False)
+    assert (done.resident, done.proven_empty) == (MIB, False)
     assert f"{MIB} of {MIB} bytes resident in 1 file(s)" in done.describe()
 
 
@@ -84,4 +83,4 @@ def test_files_below_a_directory(disk):
     [(1, 0, "", True), (0, 0, "", False), (1, 1, "", False), (1, 0, "x: gone", False)],
 )
 def test_what_proves_a_cache_empty(files, after, problem, proven):
-    assert Eviction("h", files, 10, 10, after, problem).proven_empty is proven
+    assert Eviction("h", files, 10, after, problem).proven_empty is proven

@@ -199,7 +199,7 @@ def by(method):
 heard, said, planned = by(Whole.witness), by(Whole.output), by(Whole.planned)
 below, declared, slowed = by(Whole.below), by(Whole.declared), by(Whole.slow_clock)
 left = by(Whole.alter)
-EMPTIED = Eviction("n1", 1, GIB, GIB, 0)
+EMPTIED = Eviction("n1", 1, GIB, 0)
 ZERO = Block("data", 4096, f"{zlib.crc32(bytes(4096)):08x}")
 MOUNT = Mount(1, "/s", "/dev/sdb1", "ext4", "rw")
 
@@ -256,12 +256,6 @@ HEALTHY = {
     "read ahead fetched a fifth more": (
         data(o_direct=False),
         heard("read", moved=lambda one: Reading(round(1.2 * one.moved.read), 0)),
-    ),
-    "an emptied cache that held nothing": (
-        data(o_direct=False),
-        evictions(
-            replace(EMPTIED, resident_before=0), replace(EMPTIED, resident_before=0)
-        ),
     ),
     "one of two executions was delayed": (
         metadata(),
@@ -414,7 +408,7 @@ UNTRUE = {
         "one eviction is missing": (data(o_direct=False), evictions(EMPTIED)),
         "pages were left": (
             data(o_direct=False),
-            evictions(EMPTIED, replace(EMPTIED, resident_after=4096)),
+            evictions(EMPTIED, replace(EMPTIED, resident=4096)),
         ),
         "half of the file was evicted": (
             data(o_direct=False),

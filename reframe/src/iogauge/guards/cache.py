@@ -9,7 +9,7 @@ from iogauge.core.text import because
 from iogauge.core.units import format_bytes
 from iogauge.guards.agreement import BYTES
 from iogauge.guards.finding import Finding, Guard, Outcome
-from iogauge.guards.views import CaseView, PhaseView
+from iogauge.guards.views import CaseView, PhaseView, whole
 from iogauge.node.files import Eviction
 from iogauge.node.layers import loop_remedy
 
@@ -92,10 +92,16 @@ def client_cache(phase: PhaseView) -> Finding | None:
     reason = _why_not_emptied(phase, evictions)
     if reason:
         return guard.invalid(f"{saw}, {reason}")
-    dropped = format_bytes(sum(eviction.resident_before for eviction in evictions))
-    return guard.ok(
-        f"page cache emptied and proven empty {len(evictions)} times ({dropped} dropped)"
-    )
+    came = _came_from_storage(phase)
+    return guard.ok(f"page cache proven empty {len(evictions)} times, then {came}")
+
+
+def _came_from_storage(phase: PhaseView) -> str:
+    """Return in words what the executions of a phase fetched from storage."""
+    fetched = whole([execution.fetched for execution in phase.executions])
+    if fetched is None:
+        return "no counter tells what came from storage"
+    return f"{format_bytes(fetched)} came from storage"
 
 
 def _why_not_emptied(phase: PhaseView, evictions: Sequence[Eviction]) -> str:

@@ -1,4 +1,4 @@
-"""Which guards the judge asks, and when: of a case, of its layouts, of a phase, of a metric.
+"""Which guards the judge asks, and when: of a case, and of each phase.
 
 Findings come in the order of these lines. The job itself applies the other guards, before it writes a byte: see
 :mod:`iogauge.job.looking` and :mod:`iogauge.job.target`.
@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
 
-from iogauge.evidence.model import Striping
 from iogauge.guards import (
     cache,
     clock,
@@ -46,12 +45,9 @@ OF_CASE: Guards[CaseView] = (
     contents.verification,
     contents.unchanged,
     contents.stored,
-)
-
-#: Guards of the layouts that were read back in each repetition.
-OF_LAYOUT: Guards[tuple[CaseView, Striping]] = (
     striping.layout,
     striping.coverage,
+    figures.spread,
 )
 
 #: A finding holds for each metric of the phase, or only for the metric that it names. It also holds
@@ -73,8 +69,6 @@ OF_PHASE: Guards[PhaseView] = (
     origin.tool_integrity,
     figures.ceiling,
 )
-
-OF_METRIC: Guards[tuple[CaseView, str]] = (figures.spread,)
 
 
 def guards() -> dict[str, Guard]:

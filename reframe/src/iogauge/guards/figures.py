@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import re
 import statistics
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from iogauge.core.measurement import Phase
@@ -22,20 +22,6 @@ from iogauge.evidence.model import SERIES
 from iogauge.guards.finding import Finding, Guard, Outcome
 from iogauge.guards.views import CaseView, PhaseView
 from iogauge.plan.bounds import MOST_SHARE, MetricBounds
-
-
-def within(
-    guard: Guard,
-    case: CaseView,
-    key: str,
-    figure: float,
-    saw: str,
-    otherwise: Outcome | None = None,
-) -> Finding:
-    """Return whether a figure is within a limit of the site, ``limits.key``."""
-    limit: float = getattr(case.extras.limits, key)
-    return guard.decide(figure <= limit, saw, otherwise)
-
 
 #: Share of the operations beyond each percentile, and the fewest that make it (G4).
 _TAILS = {"latency_p99": 0.01, "latency_p999": 0.001}
@@ -79,10 +65,21 @@ _SPREAD = Guard(
 )
 
 
-def spread(metric: tuple[CaseView, str]) -> Finding:
-    """Return G17 for a metric of a case."""
-    case, name = metric
-    samples, limit = case.values[name], case.extras.limits.max_spread
+def spread(case: CaseView) -> Iterator[Finding]:
+    """Yield G17 for each metric of a case."""
+    of_tail = {metric.name for metric in case.metrics if metric.tail}
+    for name, samples in case.values.items():
+        # The slowest percent of the requests differ more.
+        otherwise = Outcome.WARN if name in of_tail else None
+        finding = _spread(case, samples, otherwise)
+        yield dataclasses.replace(finding, metric=name)
+
+
+def _spread(
+    case: CaseView, samples: Sequence[float], otherwise: Outcome | None
+) -> Finding:
+    """Return G17 for the samples of a metric; ``otherwise`` as for :meth:`Guard.decide`."""
+    limit = case.extras.limits.max_spread
     guard = _SPREAD.saying(f"at most {limit:.0%} over at least 2 repetitions")
     if len(samples) < 2:
         if case.extras.limits.repetitions > case.plan.samples:
@@ -95,10 +92,7 @@ def spread(metric: tuple[CaseView, str]) -> Finding:
         return guard.warn("one repetition: spread unknown")
     cv = statistics.stdev(samples) / statistics.fmean(samples)
     saw = f"coefficient of variation {cv:.1%} over {len(samples)} repetitions"
-    # The slowest percent of the requests differ more.
-    of_tail = name in {metric.name for metric in case.metrics if metric.tail}
-    otherwise = Outcome.WARN if of_tail else None
-    return within(guard, case, "max_spread", cv, saw, otherwise)
+    return guard.decide(cv <= limit, saw, otherwise)
 
 
 _STEADINESS = Guard(

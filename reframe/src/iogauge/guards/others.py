@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from iogauge.core.units import format_bytes
 from iogauge.evidence.times import files_changed
 from iogauge.guards.agreement import ReportedFigure, Tolerance, settle
-from iogauge.guards.figures import within
 from iogauge.guards.finding import Finding, Guard, Outcome
 from iogauge.guards.views import (
     LEAST_FILES,
@@ -170,7 +169,7 @@ def foreign_load(case: CaseView) -> Finding:
         return guard.warn(
             f"{worst.saw}: others, or this client of NFS, which reads again after each lock of MPI-IO"
         )
-    return within(guard, case, "max_foreign", worst.share, worst.saw)
+    return guard.decide(worst.share <= limit, worst.saw)
 
 
 def _foreign(

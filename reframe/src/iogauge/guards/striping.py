@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Iterator
 
 from iogauge.evidence.model import Striping
 from iogauge.guards.finding import Finding, Guard, Outcome
@@ -47,11 +48,16 @@ _LAYOUT = Guard(
 )
 
 
-def layout(repetition: tuple[CaseView, Striping]) -> Finding:
+def layout(case: CaseView) -> Iterator[Finding]:
+    """Yield G10 for the layouts of each repetition."""
+    for striping in case.evidence.striping:
+        yield _layout(case, striping)
+
+
+def _layout(case: CaseView, striping: Striping) -> Finding:
     """Return G10. Files, or directories with all files in them, may be pinned to a target: each must have a file. A file that
     is not pinned must be as the case asks.
     """
-    case, striping = repetition
     noted, placed, request = striping.noted, striping.placed, case.plan.layout
     demands = []
     if request:
@@ -133,16 +139,21 @@ _COVERAGE = Guard(
 )
 
 
-def coverage(repetition: tuple[CaseView, Striping]) -> Finding | None:
+def coverage(case: CaseView) -> Iterator[Finding]:
+    """Yield G11 for the layouts of each repetition, unless their files need no storage target."""
+    request = case.plan.layout
+    if request is None or not request.begins_on_metadata:
+        for striping in case.evidence.striping:
+            yield _coverage(case, striping)
+
+
+def _coverage(case: CaseView, striping: Striping) -> Finding:
     """Return G11: whether the file system spread the files.
 
     Its allocator may let stripes overlap: 32 new files of 2 stripes on 4 targets were seen on 0 1; 2 3; 1 2; 3 0; 2 3.
     A shared file hits as many targets as it has stripes, which G10 demands if the case asks for a layout. Pinned files are G10's.
     """
-    case, striping = repetition
     plan, noted = case.plan, striping.noted
-    if plan.layout is not None and plan.layout.begins_on_metadata:
-        return None  # They need no storage target.
     wanted = {target.index for target in case.targets if target.active}
     if plan.pins:
         wanted = set(striping.placed.values())

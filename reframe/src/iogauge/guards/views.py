@@ -13,7 +13,7 @@ from typing import Any
 from iogauge.core.measurement import Metric, Phase, ToolOutput
 from iogauge.core.text import some
 from iogauge.core.vocabulary import Tier
-from iogauge.evidence.model import Evidence, Striping, tool_phases
+from iogauge.evidence.model import Evidence, tool_phases
 from iogauge.evidence.task_counters import TaskCounters
 from iogauge.node.counters import Reading
 from iogauge.node.host import Load
@@ -55,11 +55,6 @@ class CaseView:
     def phases(self) -> list[PhaseView]:
         """Return the repeated phases, which are judged."""
         return [PhaseView(self, phase) for phase in self.plan.repeat]
-
-    @property
-    def layouts(self) -> list[tuple[CaseView, Striping]]:
-        """Return the case with the layouts that were noted in each repetition; empty if not on Lustre."""
-        return [(self, striping) for striping in self.evidence.striping]
 
     @property
     def targets(self) -> Sequence[StorageTarget]:

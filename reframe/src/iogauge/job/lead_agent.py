@@ -209,6 +209,7 @@ class _LeadAgent:
         Nothing of it goes on while a phase is measured. It ends if the job script waits no longer, which then gets the
         lock released at once.
         """
+
         def work() -> bool:
             with contextlib.redirect_stderr(sys.stdout):
                 return self._run(words) == 0

@@ -13,8 +13,6 @@ from iogauge.evidence import model
 from iogauge.guards import contents, others
 from iogauge.guards.catalogue import (
     OF_CASE,
-    OF_LAYOUT,
-    OF_METRIC,
     OF_PHASE,
     Guards,
     View,
@@ -52,11 +50,8 @@ def _ask(guards: Guards[View], view: View) -> list[Finding]:
 
 def findings_of(case: CaseView) -> list[Finding]:
     """Return all findings of a case: those of the whole case first, then those of each metric."""
-    findings = _ask(OF_CASE, case)
-    layouts = dict[Finding, None]()
-    for layout in case.layouts:
-        layouts |= dict.fromkeys(_ask(OF_LAYOUT, layout))
-    findings += layouts  # repetitions with equal findings count once
+    # Repetitions with equal findings count once.
+    findings = list(dict.fromkeys(_ask(OF_CASE, case)))
     of_metric: dict[str, list[Finding]] = {}
     for phase in case.phases:
         of_phase = _ask(OF_PHASE, phase)
@@ -70,9 +65,6 @@ def findings_of(case: CaseView) -> list[Finding]:
         for source in computed.sources:
             of_metric[name] += of_metric[source]
     for name, own in of_metric.items():
-        # A source that the case does not promise has no verdict, and no spread to judge.
-        if name in case.values:
-            own += _ask(OF_METRIC, (case, name))
         findings += [dataclasses.replace(finding, metric=name) for finding in own]
     return findings
 

@@ -32,23 +32,22 @@ _WINDOW = 1 << 30
 
 @dataclass(frozen=True, slots=True)
 class Eviction(Plain):
-    """One node's eviction: files, bytes, bytes resident before and after, the first problem."""
+    """One node's eviction: files, bytes, bytes that stay resident, the first problem."""
 
     host: str
     files: int
     bytes: int
-    resident_before: int
-    resident_after: int
+    resident: int
     problem: str = ""
 
     @property
     def proven_empty(self) -> bool:
         """Return whether all files were looked at, and no page of them is left."""
-        return not self.problem and self.resident_after == 0 and self.files > 0
+        return not self.problem and self.resident == 0 and self.files > 0
 
     def describe(self) -> str:
         """Return one line for a finding."""
-        text = f"{self.host}: {self.resident_after} of {self.bytes} bytes resident in {self.files} file(s)"
+        text = f"{self.host}: {self.resident} of {self.bytes} bytes resident in {self.files} file(s)"
         if self.problem:
             text += f", {self.problem}"
         return text
@@ -94,19 +93,18 @@ def resident_bytes(fd: int, size: int, start: int = 0) -> int:
     return resident
 
 
-def _evict_file(path: str, wait_s: float) -> tuple[int, int, int]:
-    """Evict one file; return its size and its bytes resident before and after."""
+def _evict_file(path: str, wait_s: float) -> tuple[int, int]:
+    """Evict one file; return its size, and its bytes that stay resident."""
     fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         size = os.fstat(fd).st_size
-        before = resident_bytes(fd, size)
-        after, deadline, pause = before, time.monotonic() + wait_s, 0.0
+        deadline, pause = time.monotonic() + wait_s, 0.0
         while True:
             os.fsync(fd)
             os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
-            after = resident_bytes(fd, size)
-            if after == 0 or time.monotonic() > deadline:
-                return size, before, after
+            resident = resident_bytes(fd, size)
+            if resident == 0 or time.monotonic() > deadline:
+                return size, resident
             pause = min(0.5, pause + 0.02)
             time.sleep(pause)
     finally:
@@ -143,17 +141,16 @@ def evict(paths: Iterable[str], wait_s: float = 10.0) -> Eviction:
     A page may be busy for a moment (write-back, a batch on another core): each file is tried until
     no page is left, for ``wait_s`` seconds at most. An OSError becomes the ``problem``.
     """
-    files = size = before = after = 0
+    files = size = resident = 0
     problem = ""
     for path in paths:
         try:
-            file_size, file_before, file_after = _evict_file(path, wait_s)
+            held, left = _evict_file(path, wait_s)
         except OSError as error:
             problem = problem or f"{path}: {error.strerror}"
             continue
-        files, size = files + 1, size + file_size
-        before, after = before + file_before, after + file_after
-    return Eviction(os.uname().nodename, files, size, before, after, problem)
+        files, size, resident = files + 1, size + held, resident + left
+    return Eviction(os.uname().nodename, files, size, resident, problem)
 
 
 #: Bytes of a block, and blocks of a sample.

@@ -5,7 +5,6 @@ The layouts come by getxattr(2). ``lfs`` is asked for metadata targets.
 
 from __future__ import annotations
 
-import contextlib
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -38,7 +37,7 @@ class Directory:
     what others leave open. Either is None if it is unknown. ``mdts`` are the metadata targets that
     the directory lies on: several if it is striped, then ``hash`` says how names go to them.
     ``metadata`` tells the inodes on all metadata targets, and ``metadata_space`` the bytes.
-    What Lustre did not answer is missing.
+    ``unanswered`` says what else Lustre did not answer.
     """
 
     default: FileLayout | None = None
@@ -47,10 +46,18 @@ class Directory:
     hash: str = ""
     metadata: tuple[MetadataTarget, ...] = ()
     metadata_space: tuple[StorageTarget, ...] = ()
+    unanswered: tuple[str, ...] = ()
 
     def at(self, other: Directory) -> Directory:
         """Return what another directory of the same file system passes on."""
-        return replace(self, default=other.default, mdts=other.mdts, hash=other.hash)
+        unanswered = tuple(dict.fromkeys(self.unanswered + other.unanswered))
+        return replace(
+            self,
+            default=other.default,
+            mdts=other.mdts,
+            hash=other.hash,
+            unanswered=unanswered,
+        )
 
     @property
     def facts(self) -> Mapping[str, str]:
@@ -114,26 +121,39 @@ class Directory:
 
 
 def look_at_directory(view: View) -> Directory:
-    """Return what the directory of a view on Lustre passes on."""
+    """Return what the directory of a view on Lustre passes on.
+
+    What Lustre does not answer is named in the answer.
+    """
     found = passed_on(view.path, view.mount)
-    with contextlib.suppress(LustreError):
-        inodes = parse_df_inodes(run_lfs("df", "-i", view.path, ends=SUMMARY))
-        found = replace(found, metadata=inodes)
+    unanswered = [*found.unanswered]
+    try:
+        found = replace(
+            found,
+            metadata=parse_df_inodes(run_lfs("df", "-i", view.path, ends=SUMMARY)),
+        )
         space = parse_df(run_lfs("df", view.path, ends=SUMMARY), "MDT")
         found = replace(found, metadata_space=tuple(space.values()))
-    return found
+    except LustreError as error:
+        unanswered.append(str(error))
+    return replace(found, unanswered=tuple(unanswered))
 
 
 def passed_on(path: str, mount: Mount) -> Directory:
     """Return the layout of new files in a directory, and the metadata targets that it lies on."""
+    unanswered: list[str] = []
     found = Directory()
-    with contextlib.suppress(LustreError):
+    try:
         default, of_root = default_layouts(path, mount)
         found = replace(found, default=default, of_root=of_root)
-    with contextlib.suppress(LustreError):
+    except LustreError as error:
+        unanswered.append(str(error))
+    try:
         mdts, name = parse_getdirstripe(run_lfs("getdirstripe", "-y", path))
         found = replace(found, mdts=mdts, hash=name)
-    return found
+    except LustreError as error:
+        unanswered.append(str(error))
+    return replace(found, unanswered=tuple(unanswered))
 
 
 def default_layouts(
