@@ -3,8 +3,8 @@
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
+from iogauge.guards import expected as guard
 from iogauge.guards.finding import Outcome
-from iogauge.guards.preflight import expected_settings
 from iogauge.site.extras import Expected
 
 
@@ -25,7 +25,7 @@ from iogauge.site.extras import Expected
 )
 def test_what_differs(key, expected, fact, wrong):
     facts = {} if fact is None else {key: fact}
-    found = expected_settings({key: expected}, facts, "n7")
+    found = guard.settings({key: expected}, facts, "n7")
     assert (found.outcome is Outcome.INVALID) is wrong
     assert not wrong or f"n7: {key} is {fact}; demanded: {key} {expected}" in str(found)
 
@@ -34,11 +34,11 @@ def test_what_nobody_told_has_not_changed():
     """A client of Lustre whose CPU others had did not answer in time."""
     expect = {"lustre.osts": 4, "tunable.osc.checksums": "1"}
     told = {"unanswered.lustre": True, "kernel": "6.1"}
-    found = expected_settings(expect, told, "n7")
+    found = guard.settings(expect, told, "n7")
     assert found.outcome is Outcome.WARN
     assert "n7 did not tell lustre.osts, tunable.osc.checksums" in str(found)
     told["lustre.osts"] = 3
-    found = expected_settings(expect, told, "n7")
+    found = guard.settings(expect, told, "n7")
     assert found.outcome is Outcome.INVALID
     assert "checksums" not in str(found)
 

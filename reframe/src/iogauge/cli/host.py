@@ -14,8 +14,8 @@ from iogauge.core import processes
 from iogauge.core.paths import state_dir
 from iogauge.core.text import after
 from iogauge.core.units import format_bytes
+from iogauge.guards import expected
 from iogauge.guards.nodes import declared_node
-from iogauge.guards.preflight import expected_settings
 from iogauge.node import probes
 from iogauge.node.host import usable_cores
 from iogauge.node.kernel import memory_bytes
@@ -201,6 +201,6 @@ def declared_nodes(place: Place) -> Iterator[Answer]:
     if extras.expect:
         facts = probes.collect(extras.target.path)
         expect = {key: extras.expect[key] for key in extras.expect if key in facts}
-        finding = expected_settings(expect, facts, socket.gethostname())
+        finding = expected.settings(expect, facts, socket.gethostname())
         findings.append(finding)
     yield from objections(subject, findings)

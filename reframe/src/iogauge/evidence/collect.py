@@ -7,7 +7,6 @@ what its tools printed. Raises :class:`ToolOutputError` for all that a healthy j
 from __future__ import annotations
 
 import contextlib
-import gc
 import os
 import re
 import time
@@ -43,17 +42,6 @@ from iogauge.tools.mpi import Binding, alone, parse_bindings, unlabelled
 ANSWER_S = 10.0
 
 
-@contextlib.contextmanager
-def _without_search_for_cycles() -> Iterator[None]:
-    """Let Python's collector rest: evidence is made of trees, and to look at millions of values again takes a tenth of the time."""
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.enable()
-
-
-@_without_search_for_cycles()
 def collect(
     stage: Path,
     plan: CasePlan,
@@ -88,7 +76,6 @@ def collect(
             return replace(evidence, mismatch=wrong, refused=refused)
         complaints.check_phases(stage, plan, runs, end, _on_lustre(plan, opened))
         job = _Job(stage, plan, opened, runs, _complete(reader, noted, plan, runs))
-        evidence = _with_target(evidence, job)
         evidence = _with_notes(evidence, job)
         evidence = _with_facts(evidence, job)
         return _with_outputs(evidence, job)
@@ -248,16 +235,20 @@ def _noted(noted: NodeObservations, what: str, read: Callable[[Any], T]) -> list
     return [_read(what, read, value) for _, _, value in noted.each(what)]
 
 
-def _with_target(evidence: Evidence, job: _Job) -> Evidence:
-    """Return the evidence with what the nodes saw of the target; raises :class:`ToolOutputError`."""
-    views = evidence.views
+def _with_notes(evidence: Evidence, job: _Job) -> Evidence:
+    """Return the evidence with what the nodes saw of the target, and over time; raises :class:`ToolOutputError`."""
+    noted, views = job.noted, evidence.views
     if job.plan.nodes > 1:
-        views = tuple(_answers(job.noted, files.VIEW, View.from_json).values())
+        views = tuple(_answers(noted, files.VIEW, View.from_json).values())
         if len(views) != job.plan.nodes:
             raise ToolOutputError(
                 f"{len(views)} node(s) looked at the target, {job.plan.nodes} expected"
             )
     neighbours = stage_text(job.stage / files.NEIGHBOURS)
+    why = noted.each(observations.UNCOUNTED, str)
+    samples: tuple[Sample, ...] = ()
+    if job.plan.sampled:
+        samples = tuple(_noted(noted, observations.CONTENTS, Sample.from_json))
     return replace(
         evidence,
         views=views,
@@ -266,6 +257,13 @@ def _with_target(evidence: Evidence, job: _Job) -> Evidence:
         neighbours=tuple(dict.fromkeys(neighbours.splitlines())),
         lost=_lost(job),
         striping=_striping(job),
+        moved=noted.instants(observations.MOVED),
+        asked=noted.instants(observations.ASKED),
+        printed=noted.counts(observations.PRINTED),
+        found=noted.counts(observations.FOUND),
+        loaded=noted.loaded(),
+        uncounted="; ".join(f"{host}: {text}" for host, _, text in why),
+        samples=samples,
     )
 
 
@@ -317,39 +315,13 @@ def _placed(job: _Job, repetition: int) -> Mapping[str, int]:
     return placed
 
 
-def _with_notes(evidence: Evidence, job: _Job) -> Evidence:
-    """Return the evidence with what the first node saw over time; raises :class:`ToolOutputError`."""
-    noted = job.noted
-    why = noted.each(observations.UNCOUNTED, str)
-    samples: tuple[Sample, ...] = ()
-    if job.plan.sampled:
-        samples = tuple(_noted(noted, observations.CONTENTS, Sample.from_json))
-    return replace(
-        evidence,
-        moved=noted.instants(observations.MOVED),
-        asked=noted.instants(observations.ASKED),
-        printed=noted.counts(observations.PRINTED),
-        found=noted.counts(observations.FOUND),
-        loaded=noted.loaded(),
-        uncounted="; ".join(f"{host}: {text}" for host, _, text in why),
-        samples=samples,
-    )
-
-
-def _facts(noted: NodeObservations, what: str) -> list[dict[str, Any]]:
-    """Return what the nodes answered of themselves at a look; nothing if an answer is damaged."""
-    with contextlib.suppress(ToolOutputError):
-        return [*_answers(noted, what, dict).values()]
-    return []
-
-
 def _with_facts(evidence: Evidence, job: _Job) -> Evidence:
     """Return the evidence with what the nodes said of themselves; missing or damaged answers are left out."""
     prints = defaultdict[str, list[Mapping[str, Value]]](list)
     looks: dict[str, list[Load]] = {what: [] for what in files.FACTS}
     versions: dict[str, Mapping[str, str]] = {}
     for what, loads in looks.items():
-        for answer in _facts(job.noted, what):
+        for _, _, answer in job.noted.each(what):
             with contextlib.suppress(KeyError, TypeError):
                 load = Load.from_json(answer["load"])
                 facts = _of_tool(job.plan.tool, answer["fingerprint"])

@@ -13,6 +13,7 @@ from iogauge.guards import (
     cache,
     clock,
     contents,
+    expected,
     figures,
     moved,
     nodes,
@@ -40,8 +41,8 @@ OF_CASE: Guards[CaseView] = (
     nodes.connections,
     preflight.quota_of,
     preflight.health_of,
-    preflight.expected_settings_of,
-    preflight.changed_settings,
+    expected.of_case,
+    expected.changed,
     contents.verification,
     contents.unchanged,
     contents.stored,
@@ -75,7 +76,7 @@ def guards() -> dict[str, Guard]:
     """Return all guards by name, in the order of their numbers."""
     modules = (cache, clock, contents, figures, moved, nodes, origin, others)
     found = {}
-    for module in (*modules, preflight, striping):
+    for module in (*modules, expected, preflight, striping):
         for value in vars(module).values():
             if isinstance(value, Guard):
                 found[value.name] = value

@@ -1,6 +1,4 @@
-"""Guards of the target before the first byte: identity, room, inodes, health, settings (G9, G12 to
-G14, G23, G25).
-"""
+"""Guards of the target before the first byte: identity, room, inodes, health (G9, G12 to G14, G23)."""
 
 from __future__ import annotations
 
@@ -10,10 +8,9 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from operator import attrgetter
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from iogauge.core.units import format_bytes
-from iogauge.core.vocabulary import Value
 from iogauge.guards.finding import Finding, Guard, Outcome
 from iogauge.node.identity import differ
 from iogauge.node.lustre.layout import Part
@@ -24,19 +21,9 @@ from iogauge.plan.stage import JobOrder
 
 if TYPE_CHECKING:
     from iogauge.guards.views import CaseView
+    from iogauge.site.extras import Target
 
-_BEFORE = "before a byte is written"
-
-
-class Declares(Protocol):
-    """What says which file system the target is: a site, or the order of a job; None if it does not say it."""
-
-    @property
-    def type(self) -> str: ...
-    @property
-    def source(self) -> str | None: ...
-    @property
-    def uuid(self) -> str | None: ...
+BEFORE = "before a byte is written"
 
 
 _IDENTITY = Guard(
@@ -53,7 +40,7 @@ _IDENTITY = Guard(
 
 
 def identity(
-    declares: Declares,
+    declares: Target | JobOrder,
     views: Sequence[View],
     *,
     at_end: Mapping[str, str] = MappingProxyType({}),
@@ -110,7 +97,7 @@ def identity(
     return guard.ok(f"{len(views)} node(s) see {declared}")
 
 
-def _declared(declares: Declares) -> str:
+def _declared(declares: Target | JobOrder) -> str:
     """Return what is declared, in words."""
     words = f"type {declares.type}"
     if declares.source:
@@ -125,7 +112,9 @@ def _mounted(view: View) -> str:
     return f"{at.type} from {at.source}, mounted at {at.point}"
 
 
-def undeclared(declares: Declares, views: Sequence[View], gate: bool) -> Finding | None:
+def undeclared(
+    declares: Target | JobOrder, views: Sequence[View], gate: bool
+) -> Finding | None:
     """G9 of a target whose declaration another file system may meet: a remark, and INVALID in a gate; None if none may."""
     uuids = [view.uuid for view in views if view.uuid]
     # A device gets its name when it is found, and programs have any name. A server's name stays.
@@ -187,7 +176,7 @@ _SPACE = Guard(
     remedy="Free space on the target, or lower limits.case_bytes",
     against="a: a target at 98 %",
     seen_on="ext4, NFS, Lustre 2.17",
-    but=_BEFORE,
+    but=BEFORE,
     limit="`limits.max_fill` 85 %",
 )
 
@@ -211,7 +200,7 @@ _SHARE = Guard(
     remedy="Lower limits.case_bytes. If this target can bear more, raise limits.max_of_free",
     against="a: sizes of another site, ten times too large",
     seen_on="ext4",
-    but=_BEFORE,
+    but=BEFORE,
     limit="`limits.max_of_free` 1 %",
 )
 
@@ -241,7 +230,7 @@ _HEALTH = Guard(
     remedy="Ask the administrators; lfs df and lfs osts show them",
     against="a: an OST was deactivated for maintenance",
     seen_on="Lustre 2.17",
-    but=_BEFORE,
+    but=BEFORE,
     limit="`topology.targets`",
     more="A degraded target gives a remark.",
 )
@@ -301,7 +290,7 @@ _TARGET_ROOM = Guard(
     remedy="Free space on that target, or lower limits.case_bytes",
     against="a: one OST was full, the file system half empty",
     seen_on="Lustre 2.17",
-    but=_BEFORE,
+    but=BEFORE,
     limit="`limits.max_fill` 85 %",
     more="Its fill afterwards is at most `max_fill`. The shares are computed from stripes and pins. If the files lie with their "
     "metadata, this holds for the metadata targets of the directory instead.",
@@ -360,7 +349,7 @@ _STRIPED = Guard(
     remedy="Raise limits.case_bytes (for OutputFile, sweeps.file_sizes), or lower the stripe size or count",
     against="a: 16 MiB in stripes of 4 MiB over 4 targets: each had one, and the tasks queued",
     seen_on="Lustre 2.17",
-    but=_BEFORE,
+    but=BEFORE,
     demands=f"file size / stripe size >= {_STRIPES} x stripe count",
     more="In a progressive layout this holds for the last component with data.",
 )
@@ -386,7 +375,7 @@ _INODES = Guard(
     remedy="Remove files, or lower limits.case_files",
     against="a: an ext4 of 1 GiB has 65,536 inodes",
     seen_on="ext4",
-    but=_BEFORE,
+    but=BEFORE,
 )
 
 
@@ -407,7 +396,7 @@ _QUOTA = Guard(
     remedy="Remove files, raise the quota, or lower limits.case_files and limits.case_bytes",
     against="a: a project's quota was used up",
     seen_on="Lustre 2.17",
-    but=_BEFORE,
+    but=BEFORE,
     demands=f"{_ROOM:g} x need within every quota",
     more="After its grace period, a soft limit counts as a hard limit. If a quota cannot be read in time, you get a remark.",
 )
@@ -448,7 +437,7 @@ _METADATA_ROOM = Guard(
     remedy="Choose a directory on other metadata targets (lfs getdirstripe, lfs mkdir -i), or lower limits.case_files",
     against="a: a metadata target without inodes, the other half empty",
     seen_on="Lustre 2.17",
-    but=_BEFORE,
+    but=BEFORE,
     more="A striped directory spreads its files evenly.",
 )
 
@@ -467,92 +456,3 @@ def metadata_room(
         _fits(worst.inodes_free, worst.inodes_total, share, _MOST_INODES),
         f"MDT {worst.index}: {worst.inodes_free} of {worst.inodes_total} inodes free, {share} needed",
     )
-
-
-def _differs(key: str, expected: Value, fact: Value) -> bool:
-    """Return whether a fact is not as expected.
-
-    A text ``>= N`` or ``<= N`` is a bound. Of ``mount.options`` each expected option must be there.
-    """
-    if key == "mount.options":
-        return not set(str(expected).split(",")) <= set(str(fact).split(","))
-    bound = re.fullmatch(r"([<>]=)\s*(\d{1,18})", str(expected))
-    if bound is None:
-        return str(expected) != str(fact)
-    limit = int(bound[2])
-    # A fact has several values if devices differ.
-    for value in str(fact).split(","):
-        if not re.fullmatch(r"\s*\d{1,18}\s*", value):
-            return True
-        over = int(value) - limit
-        if (over > 0 and bound[1] == "<=") or (over < 0 and bound[1] == ">="):
-            return True
-    return False
-
-
-_SETTINGS = Guard(
-    name="G25 settings",
-    must="every setting that the site expects has the expected value on every node",
-    remedy="Set it on every node (mount -o remount, lctl set_param, lfs setstripe), or correct the partition's extras.expect",
-    against="a: max_dirty_mb was lowered for a test, and stayed so",
-    seen_on="ext4, Lustre 2.17",
-    but=_BEFORE,
-    limit="`expect`",
-    more="They are read before the first byte, and again while the case runs. A setting that a node does not tell is unknown: "
-    "you get a remark. A client's setting that changes while the case runs is a remark too.",
-)
-
-
-def expected_settings(
-    expect: Mapping[str, Value], facts: Mapping[str, Value], host: str
-) -> Finding:
-    """G25: ``expect`` and ``facts`` have the keys of a fingerprint. A fact that nobody told is unknown, which is no change."""
-    wrong, unknown = [], []
-    for key, value in expect.items():
-        if key not in facts:
-            unknown.append(key)
-        elif _differs(key, value, facts[key]):
-            wrong.append(key)
-    shown = ", ".join(f"{key} {expect[key]}" for key in wrong or unknown or expect)
-    guard = _SETTINGS.saying(shown)
-    if wrong:
-        saw = ", ".join(f"{key} is {facts[key]}" for key in wrong)
-        return guard.invalid(f"{host}: {saw}")
-    if unknown:
-        guard = guard.saying(
-            remedy="Run again. If it stays so, the node was too busy to answer, or does not show it to your user: compare "
-            "'iogauge check' as root"
-        )
-        return guard.warn(f"{host} did not tell {', '.join(unknown)}")
-    return guard.ok(f"{host}: {len(expect)} setting(s) as expected")
-
-
-def expected_settings_of(case: CaseView) -> Finding | None:
-    """Return G25 by what the nodes told while the case ran: what differs first, then what is unknown."""
-    expect, evidence = case.extras.expect, case.evidence
-    layout: Mapping[str, Value] = {}
-    if evidence.passed_on:
-        layout = evidence.passed_on.stripes
-    worst = None
-    for host, facts in evidence.nodes.items():
-        if not expect:
-            break
-        finding = expected_settings(expect, {**layout, **facts}, host)
-        if finding.outcome is Outcome.INVALID:
-            return finding
-        if worst is None or worst.outcome is Outcome.OK:
-            worst = finding
-    return worst
-
-
-def changed_settings(case: CaseView) -> Finding | None:
-    """Return G25 for a setting of a client of which two looks at one node, before and after, differ."""
-    for host, facts in case.evidence.nodes.items():
-        for key, value in facts.items():
-            if key.startswith("tunable.") and " | " in str(value):
-                guard = _SETTINGS.saying(
-                    "the same settings throughout the case",
-                    "See who changed it, and run again",
-                )
-                return guard.warn(f"on {host} {key} changed in the case: {value}")
-    return None

@@ -32,15 +32,14 @@ from iogauge.plan.observations import (
     line_of,
     note,
 )
-from iogauge.plan.stage import (
-    CLOSE_FOR_S,
-    CLOSE_S,
-    FIRST_FOR_S,
-    FIRST_S,
-    PAUSE_S,
-    STARTING_FOR_S,
-    STARTING_S,
-)
+
+#: Seconds between two looks. The seconds of a short phase are confirmed as finely as its looks follow each other. So looks
+#: are close to each other while a tool starts, and for some time from when its bytes or files begin to move. A look takes
+#: some 50 microseconds of a core.
+_PAUSE_S = 0.2
+_CLOSE_S = 0.01
+_STARTING_FOR_S = 10.0
+_BEGUN_FOR_S = 2.0
 
 #: Lines that may wait before they are written.
 _WAITING = 50
@@ -176,7 +175,7 @@ class Recorder:
         kinds = (MOVED, ASKED, LOADED, PRINTED)
         self._logs = {what: _Log(what, self._lines) for what in kinds}
         self._output = ""
-        self._starting_until = self._close_until = 0.0
+        self._starting, self._close_until = False, 0.0
         self._total = self._at_begin = (0, 0)
         self._task: int | None = None
         self._program, self._looks_at_task = "", 0
@@ -209,20 +208,15 @@ class Recorder:
         for _ in range(_TRIES):
             if self.look():
                 break
-        self._at_begin, self._close_until = self._total, 0.0
-        self._starting_until = time.monotonic() + STARTING_FOR_S
+        self._at_begin, self._starting = self._total, True
+        self._close_until = time.monotonic() + _STARTING_FOR_S
 
     @property
     def pause_s(self) -> float:
         """Return the seconds until the next look."""
-        now = time.monotonic()
-        if now < self._starting_until:
-            return STARTING_S
-        if now < self._close_until - CLOSE_FOR_S + FIRST_FOR_S:
-            return FIRST_S
-        if now < self._close_until:
-            return CLOSE_S
-        return PAUSE_S
+        if time.monotonic() < self._close_until:
+            return _CLOSE_S
+        return _PAUSE_S
 
     def look(self) -> bool:
         """Record what is seen, unless nothing has changed; raises OSError of the stage alone.
@@ -256,7 +250,7 @@ class Recorder:
     def _late(self, began: float) -> bool:
         """Return whether a look took too long, so that its time says little."""
         exact_s = _CLOSE_EXACT_S
-        if self.pause_s == PAUSE_S:
+        if self.pause_s == _PAUSE_S:
             exact_s = _EXACT_S
         return time.clock_gettime(time.CLOCK_BOOTTIME) - began > exact_s
 
@@ -274,7 +268,7 @@ class Recorder:
         """Note what the first task of this node has asked for."""
         now = time.clock_gettime(time.CLOCK_BOOTTIME)
         most = _MOST_PROCESSES
-        if self.pause_s == PAUSE_S:
+        if self.pause_s == _PAUSE_S:
             most = _MANY_PROCESSES
         processes = self._task_tree(most)
         asked = asked_by(processes)
@@ -303,14 +297,14 @@ class Recorder:
         return _tree(self._task, most)
 
     def _notice_begin(self) -> None:
-        """Look still more often if the tool has begun since the phase did."""
+        """Look often for some time from now if the tool has begun since the phase did."""
         moved = abs(self._total[0] - self._at_begin[0])
         files = abs(self._total[1] - self._at_begin[1])
         moved = max(moved, sum(self._asked_most))
         begun = moved >= _BEGUN_BYTES or files >= _BEGUN_FILES
-        if self._starting_until and begun:
-            self._starting_until = 0.0
-            self._close_until = time.monotonic() + CLOSE_FOR_S
+        if self._starting and begun:
+            self._starting = False
+            self._close_until = time.monotonic() + _BEGUN_FOR_S
 
     def _inodes(self) -> int:
         """Return the inodes in use, 0 if the file system does not count them."""

@@ -12,11 +12,9 @@ from typing import Any
 
 from iogauge.core import processes
 from iogauge.core.paths import expand
+from iogauge.guards import expected
 from iogauge.guards.finding import Finding, Outcome, refusals
-from iogauge.guards.preflight import (
-    expected_settings,
-    identity,
-)
+from iogauge.guards.preflight import identity
 from iogauge.node.lustre import checksums, lov
 from iogauge.node.lustre.directory import passed_on
 from iogauge.node.lustre.layout import Layouts
@@ -42,7 +40,7 @@ def as_expected(view: View, order: JobOrder) -> list[Finding]:
     facts = probes.collect(path, deadline=_SECONDS)
     if view.on_lustre:
         facts |= passed_on(path, view.mount).stripes
-    return [expected_settings(order.expect, facts, os.uname().nodename)]
+    return [expected.settings(order.expect, facts, os.uname().nodename)]
 
 
 def look_again(path: str) -> tuple[View, str]:

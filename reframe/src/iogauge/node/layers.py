@@ -7,8 +7,7 @@ are direct. Extents that btrfs compressed are read from the page cache; random d
 demands of such targets, are stored as they are and read directly. Counters of a loop device count
 what its file's page cache answered too.
 
-An ordinary user cannot ask a loop device for its file's inode: to him the path is the file, also in
-a directory that he may not look into.
+The path that the kernel names is the file of a loop device, also in a directory that a user may not look into.
 """
 
 from __future__ import annotations
@@ -39,7 +38,6 @@ from iogauge.node.mounts import (
 )
 
 _GET_ATTRIBUTES = READ | 0x00086601
-_LOOP_STATUS = 0x4C05
 
 #: Attributes of an inode (linux/fs.h): compressed (``chattr +c``), encrypted by fscrypt, data
 #: journalled (``chattr +j``). New files inherit those of their directory.
@@ -433,11 +431,9 @@ class _Walk:
     def loop(self, name: str, directory: str, above: frozenset[int]) -> Below:
         """Return the stack below a loop device: that of its file, or of its block device."""
         file = text(directory, "loop/backing_file")
-        below = self.behind(name, file, above)
+        below = self.behind(file, above)
         if below is None:
-            return _unknown(
-                f"{name}, whose file {file} cannot be seen here, or is another one"
-            )
+            return _unknown(f"{name}, whose file {file} cannot be seen here")
         below = _on(name, below)
         if text(directory, "loop/dio") != "1":
             reason = f"{name}, whose file {file} goes through the page cache (losetup --direct-io)"
@@ -450,8 +446,8 @@ class _Walk:
             return below
         return replace(below, cached=below.cached or reason)
 
-    def behind(self, name: str, file: str, above: frozenset[int]) -> Below | None:
-        """Return the stack of a loop device's file; None if the path is not that file."""
+    def behind(self, file: str, above: frozenset[int]) -> Below | None:
+        """Return the stack of a loop device's file; None if there is no such file."""
         path = self.place(file)
         mount = None
         if file and _is_closed(path):
@@ -462,16 +458,7 @@ class _Walk:
         if not file or mount is None:
             return None
         info = os.stat(path)
-        is_device = stat.S_ISBLK(info.st_mode)
-        status = asked(self.place("dev", name), _LOOP_STATUS, bytes(232))  # root's
-        if status:
-            device, inode, special = struct.unpack_from("QQQ", status)
-            is_that = (device, inode) == (info.st_dev, info.st_ino)
-            if is_device:
-                is_that = special == info.st_rdev
-            if not is_that:
-                return None
-        if is_device:
+        if stat.S_ISBLK(info.st_mode):
             return self.device(_number(info.st_rdev), above)
         return self.image(path, mount, above)
 

@@ -52,16 +52,6 @@ LEASE: Final = "agents.lease"
 
 #: :class:`Opened`.
 OPENED: Final = "open.json"
-#: Seconds between two looks at the counters. The seconds of a short phase are confirmed as finely as its looks follow
-#: each other. So looks are nearer to each other while a tool starts, and nearer still when its bytes or files begin to
-#: move, most of all at first; each for a limited time. A look takes some 50 microseconds of a core.
-PAUSE_S: Final = 0.2
-STARTING_S: Final = 0.01
-STARTING_FOR_S: Final = 10.0
-FIRST_S: Final = 0.005
-FIRST_FOR_S: Final = 0.15
-CLOSE_S: Final = 0.02
-CLOSE_FOR_S: Final = 2.0
 # Words under which the nodes note their answers to commands (:mod:`iogauge.plan.observations`).
 
 #: A node's view of the target.
