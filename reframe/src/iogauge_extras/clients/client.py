@@ -15,7 +15,7 @@ from typing import IO, Any
 
 from iogauge.core import processes
 from iogauge.node import probes, view
-from iogauge.node.host import kernel_log
+from iogauge.node.kernel import text
 from iogauge.node.lustre import client as lustre_client
 from iogauge.node.mounts import fsname_of
 from iogauge.workspace import directory
@@ -50,13 +50,10 @@ def _use(path: str) -> None:
 
 
 def _seen(path: str) -> dict[str, Any]:
-    """Return this client's view of a path: its mount, its room, its servers, and what the kernel says of them."""
+    """Return this client's view of a path: its mount, its room and its servers."""
     seen = view.look(path)
     kind, source, space = seen.mount.type, seen.mount.source, seen.space
     version, apart = _peers(source, kind)
-    log = ""
-    with contextlib.suppress(OSError):
-        log = kernel_log()
     return {
         "problem": "",
         "type": kind,
@@ -67,7 +64,6 @@ def _seen(path: str) -> dict[str, Any]:
         "inodes": space.inodes_free / max(1, space.inodes_total),
         "version": version,
         "apart": apart,
-        "log": complaints(log, source, kind),
     }
 
 
@@ -93,21 +89,23 @@ def _peers(source: str, kind: str, root: Path = Path("/")) -> tuple[str, list[st
     return f"Lustre {version}", apart
 
 
-#: A record of ``/dev/kmsg`` with its priority of syslog(3): of the last octal digit, 0 to 4 are warnings and worse.
-_RECORD = re.compile(r"(?m)^(\d+),[^;]*;(.*)$")
+#: Mounts of NFS and their connections: how often each was made, its requests and its replies (print_stats in net/sunrpc).
+_RPC_STATISTICS = "/proc/self/mountstats"
+_RPC = re.compile(
+    r"(?m)^device (\S+) |^\s*xprt:\s+(?:tcp|rdma) \d+ \d+ (\d+) \d+ \d+ (\d+) (\d+)"
+)
 
 
-def complaints(log: str, source: str, kind: str) -> list[str]:
-    """Return the newest rows of the kernel's log that warn and name a mount or its server."""
-    words = {fsname_of(source), source.partition(":")[0]} - {"*", ""}
-    if kind == "lustre":
-        words.add("LustreError")
-    name = re.compile(rf"\b({'|'.join(map(re.escape, sorted(words)))})\b")
-    found = []
-    for priority, text in _RECORD.findall(log):
-        if int(priority) % 8 <= 4 and name.search(text):
-            found.append(text[:200])
-    return found[-3:]
+def unanswered(before: str, after: str) -> str:
+    """Return which servers of NFS left all requests of a connection unanswered between two readings; empty if none did."""
+    server = found = ""
+    pairs = zip(_RPC.findall(before), _RPC.findall(after), strict=False)
+    for old, new in pairs:
+        server = new[0] or server
+        if new[1:3] != old[1:3] and new[3] == old[3]:
+            requests, made = int(new[2]) - int(old[2]), int(new[1]) - int(old[1])
+            found += f"; no reply from {server} to {requests} requests on a connection that was made anew {made} times"
+    return found
 
 
 def _content(seed: str) -> bytes:
@@ -132,11 +130,13 @@ class Client:
 
     def look(self, path: str, seconds: float) -> dict[str, Any]:
         """Look at a mount: ``problem`` says why nothing is known of it."""
+        before = text(_RPC_STATISTICS)
         try:
             processes.call_in_time(path, lambda: _use(path), seconds)
             return processes.call_in_time(path, lambda: _seen(path))
         except processes.NoAnswer:
-            return {"problem": f"does not answer in {seconds:g} s (df, ls)"}
+            peers = unanswered(before, text(_RPC_STATISTICS))
+            return {"problem": f"does not answer in {seconds:g} s (df, ls){peers}"}
         except OSError as error:
             return {"problem": f"cannot be looked at: {error.strerror or error}"}
 
