@@ -1,6 +1,5 @@
-"""Two sessions, sites, stacks or logs side by side.
+"""Two sessions, sites or stacks side by side.
 
 - compare_command: compare
-- logs: two Darshan logs
 - sides: two sets of records, with the uncertainty of their ratio
 """
