@@ -36,8 +36,6 @@ def test_each_layer_loses_what_it_takes_from_those_below():
     assert rows["devices"] == (500.0, None)
     assert rows["server network"] == (400.0, pytest.approx(0.2))
     assert rows["client network"] == (300.0, pytest.approx(0.25))
-    assert read.limit
-    assert read.limit.name == "client network"
     assert read.lost_above == pytest.approx(0.1)
     assert write.reached is None
     assert write.lost_above is None
@@ -47,15 +45,6 @@ def test_each_layer_loses_what_it_takes_from_those_below():
         400 * MIB,
         400 * MIB,
     ]
-
-
-def test_what_limits_is_said():
-    (read, _) = shown(read=figure(270)).chains
-    assert read.sentence.startswith(
-        "limited by client network, 300 MiB/s; reached 270 MiB/s by IorPosix on 2027-01-30"
-    )
-    bare = table.Shown("s:p", extras(), {})
-    assert "no layer is declared" in bare.chains[0].sentence
 
 
 def test_a_metric_has_its_declared_ceiling_beside_it():

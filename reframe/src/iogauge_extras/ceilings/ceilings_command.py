@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from iogauge.cli.screen import say, show, slip
+from iogauge.cli.screen import show, slip
 from iogauge.core.paths import history_dir
 from iogauge.site import folders
 
@@ -27,5 +27,3 @@ def show_ceilings(
         raise slip(f"no site {system!r}: expected one of {names}")
     for shown in report.of_site(history_dir(), chosen[0]):
         show(report.table(shown))
-        for chain in shown.chains:
-            say(f"{chain.direction}: {chain.sentence}")

@@ -25,9 +25,6 @@ WAYS: Final[tuple[Way, ...]] = ("read", "write")
 #: Days for which figures count.
 DAYS: Final = 90
 
-#: Loss from which a layer counts as the limit of what is above it: less is rounding.
-_LEAST_LOSS: Final = 0.005
-
 
 @dataclass(frozen=True, slots=True)
 class Figure:
@@ -74,36 +71,12 @@ class Chain:
     reached: Figure | None
 
     @property
-    def limit(self) -> LayerRow | None:
-        """Return the layer that limits: the last that takes something away, else the lowest known."""
-        found = None
-        for row in self.rows:
-            if row.carries and (found is None or (row.loss or 0) >= _LEAST_LOSS):
-                found = row
-        return found
-
-    @property
     def lost_above(self) -> float | None:
         """Return the share that file system and tool lose of what the layers carry; None if unknown."""
         carried = self.rows[-1].carries
         if self.reached is None or not carried:
             return None
         return 1 - self.reached.bytes_s / carried
-
-    @property
-    def sentence(self) -> str:
-        """Return which layer limits, what was reached of it, and what is lost above the layers."""
-        limit, reached, lost = self.limit, self.reached, self.lost_above
-        if limit is None:
-            return "no layer is declared: declare topology (docs/checks.md)"
-        text = f"limited by {limit.name}, {_rate(limit.carries)}"
-        if reached:
-            text += (
-                f"; reached {_rate(reached.bytes_s)} by {reached.case} on {reached.day}"
-            )
-        if lost is not None:
-            text += f"; file system and tool lose {max(lost, 0.0):.1%}"
-        return text
 
     def cells(self) -> list[tuple[str, ...]]:
         """Return the cells of each layer from the devices up, and those of what was reached."""
@@ -243,7 +216,7 @@ def of_systems(folder: Path, names: Sequence[str]) -> dict[str, Shown]:
             continue
         with contextlib.suppress(OSError, ValueError):
             for shown in of_site(folder, site):
-                if any(chain.limit for chain in shown.chains):
+                if any(shown.rows(way, 1)[-1].carries for way in WAYS):
                     found.setdefault(shown.partition, shown)
     return found
 
