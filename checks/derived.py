@@ -76,9 +76,10 @@ class AccessRatios(PairsCheck):
     valid_systems = [f"+{vocabulary.TARGET} +{vocabulary.O_DIRECT}"]
     points_of = "AccessMatrix"
     varied = "pattern"
+    against = "random-buffered-4m"
     pairs = {
-        "sequential_over_random": ("sequential-buffered-4m", "random-buffered-4m"),
-        "direct_over_buffered": ("random-direct-4m", "random-buffered-4m"),
+        "sequential_over_random": "sequential-buffered-4m",
+        "direct_over_buffered": "random-direct-4m",
     }
 
 

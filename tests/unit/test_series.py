@@ -28,8 +28,6 @@ from support.whole import data
 
 MIB = 1 << 20
 RUN = PhaseRun(1, "write", 0, 100.0, 100_000.0, "t")
-#: 2026-11-18 11:06:40 UTC.
-BOOTED = 1795000000
 
 
 def looks(rates, begin=103.07, pause=0.2):
@@ -60,7 +58,7 @@ def series(rates):
 
 def output(seconds, mib_s=100.0):
     phase = Phase("write", {"bw": Quantity(mib_s, "MiB/s")}, seconds)
-    return ToolOutput("fio", "3.33", (phase,), parameters={"ended": BOOTED + RUN.ended})
+    return ToolOutput("fio", "3.33", (phase,))
 
 
 def test_a_steady_write_is_as_long_as_the_tool_says():
@@ -96,9 +94,7 @@ def test_the_worst_minute_and_the_best_are_the_tools_bandwidth_times_their_share
     assert phase.rates["best_minute"].value == pytest.approx(60 * 200 / 120, rel=0.01)
     assert phase.rates["worst_minute"].value == pytest.approx(60 * 100 / 120, rel=0.01)
     assert phase.rates["dip"] == Quantity(1.0, "s")
-    found = seen.parameters[SERIES]
-    assert isinstance(found, Series)
-    assert found.began == pytest.approx(BOOTED + 103, abs=0.3)
+    assert isinstance(seen.parameters[SERIES], Series)
 
 
 @pytest.mark.parametrize(
@@ -131,9 +127,9 @@ def test_g17_names_dips():
     steady = Series(1.0, (100.0 * MIB,) * 60)
     assert g17(steady, steady).outcome is Outcome.OK
     rates = (300.0 * MIB,) * 40 + (100.0 * MIB,) * 60 + (20.0 * MIB,) * 5
-    found = g17(steady, Series(1.0, rates, BOOTED))
+    found = g17(steady, Series(1.0, rates))
     assert found.outcome is Outcome.WARN
     assert found.saw == (
-        "repetition 2: 1 dip(s), the longest of 5.00 s after 100 s (11:08:20 UTC), down to 20% of the median"
+        "repetition 2: 1 dip(s), the longest of 5.00 s after 100 s, down to 20% of the median"
     )
     assert Series(1.0, rates).dips == [Dip(100.0, 5.0, pytest.approx(0.2))]

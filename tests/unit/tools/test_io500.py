@@ -177,7 +177,7 @@ def test_a_find_that_misses_files_is_told():
 
 def test_the_ini_file():
     text = io500.ini(
-        {"debug": {"stonewall-time": 300}, "global": {"timestamp-datadir": False}}
+        {"debug": {"stonewall-time": 300}, "global": {"timestamp-datadir": "FALSE"}}
     )
     assert text == (
         "[debug]\nstonewall-time = 300\n\n[global]\ntimestamp-datadir = FALSE\n"

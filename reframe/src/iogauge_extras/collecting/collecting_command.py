@@ -94,7 +94,7 @@ def show_collecting(
             continue
         try:
             chosen = query.Choice(system=system)
-            found = proposal.calibrate(paths.history_dir(), chosen, (), None)
+            found = proposal.calibrate(paths.history_dir(), chosen, None)
         except ValueError as error:
             say(f"{place}: collecting: {error}")
             continue

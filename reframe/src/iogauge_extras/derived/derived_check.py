@@ -343,16 +343,15 @@ def _listed(left_out: Iterable[LeftOut]) -> str:
 
 
 class CurveCheck(DerivedCheck):
-    """Metrics of a curve: bandwidth, or operations, over the points of a sweep."""
+    """Metrics of a curve: bandwidth over the points of a sweep."""
 
     #: Name of the check whose cases are the points, and the parameter that varies.
     points_of: str
     varied: str
     #: Name of the sweep in the partition's extras.
     sweep_name: str
-    #: Metrics of that check that are read: directions, and then the rest of the name and the unit.
+    #: Directions whose bandwidth is read.
     ways: tuple[str, ...] = ("write", "read")
-    measured: tuple[str, str] = ("bw", "MiB/s")
     #: Keys of a record in which all points must agree.
     alike: tuple[str, ...] = ("nodes", "tasks_per_node")
     #: Computed quantities: name, formula, unit.
@@ -372,10 +371,7 @@ class CurveCheck(DerivedCheck):
                 self.current_partition.name,
                 varied=self.varied,
                 expected=self.expected(),
-                metrics=tuple(
-                    Metric(f"{way}_{self.measured[0]}", self.measured[1])
-                    for way in self.ways
-                ),
+                metrics=tuple(Metric(f"{way}_bw", "MiB/s") for way in self.ways),
                 fixed={name: getattr(self, name) for name in self.fixed_parameters},
                 alike=self.alike,
             ),
@@ -384,9 +380,7 @@ class CurveCheck(DerivedCheck):
     def formulas(self, *operands: Operands) -> Sequence[Formula]:
         """Return each quantity of each direction."""
         return [
-            Formula(
-                Metric(f"{way}_{quantity}", unit), f"{way}_{self.measured[0]}", compute
-            )
+            Formula(Metric(f"{way}_{quantity}", unit), f"{way}_bw", compute)
             for quantity, (compute, unit) in self.quantities.items()
             for way in self.ways
         ]
@@ -407,38 +401,29 @@ class SpeedupCheck(CurveCheck):
 
 
 class PairsCheck(DerivedCheck):
-    """Ratios of two cases of a check on a partition."""
+    """Ratios of cases of a check on a partition, all against the same one."""
 
-    #: Name of the check, and the parameter that distinguishes the two cases.
+    #: Name of the check, and the parameter that distinguishes the cases.
     points_of: str
     varied: str
-    #: By name of the ratio: the parameter's value in the numerator, and in the denominator.
-    pairs: Mapping[str, tuple[str, str]]
+    #: The parameter's value in the denominator, and in the numerators by name of the ratio.
+    against: str
+    pairs: Mapping[str, str]
 
     def sources(self) -> tuple[Source, ...]:
-        """Return both cases of every pair."""
+        """Return the case of the denominator, and those of the numerators."""
         here = self.current_partition.name
-        return tuple(
-            self.source(self.points_of, here, fixed={self.varied: value})
-            for value in self._cases()
-        )
-
-    def _cases(self) -> list[str]:
-        """Return the parameter's values in any pair, each once."""
-        return list(
-            dict.fromkeys(value for pair in self.pairs.values() for value in pair)
-        )
+        found = []
+        for value in (self.against, *self.pairs.values()):
+            found.append(self.source(self.points_of, here, fixed={self.varied: value}))
+        return tuple(found)
 
     def formulas(self, *operands: Operands) -> Sequence[Formula]:
         """Return every ratio of each bandwidth."""
-        number = {value: n for n, value in enumerate(self._cases())}
-        return [
-            Formula(
-                Metric(f"{way}_{name}", "1"),
-                f"{way}_bw",
-                derive.ratio,
-                (number[a], number[b]),
-            )
-            for name, (a, b) in self.pairs.items()
-            for way in ("write", "read")
-        ]
+        found = []
+        for number, name in enumerate(self.pairs, 1):
+            for way in ("write", "read"):
+                metric = Metric(f"{way}_{name}", "1")
+                sides = (number, 0)
+                found.append(Formula(metric, f"{way}_bw", derive.ratio, sides))
+        return found

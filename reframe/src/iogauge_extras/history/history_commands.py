@@ -18,9 +18,6 @@ from iogauge_extras.history.proposal import Proposal
 def propose_references(
     system: System = "",
     name: Name = "",
-    metric: Annotated[
-        list[str] | None, typer.Option(help="Metric; may be repeated; all if omitted.")
-    ] = None,
     since: Since = None,
     write: Annotated[
         bool, typer.Option("--write", help="Change references.yaml.")
@@ -33,7 +30,7 @@ def propose_references(
     """Propose references from what was measured, as a diff to review."""
     with slips(ValueError):
         choice = Choice(system=system, name=name, since=since)
-        found = proposal.calibrate(paths.history_dir(), choice, metric or (), lower)
+        found = proposal.calibrate(paths.history_dir(), choice, lower)
         if write:
             for file, proposed in found.items():
                 if proposed.changes:

@@ -321,7 +321,7 @@ def site_limits(folder: Path) -> Callable[[str, str], float]:
 
 
 def calibrate(
-    folder: Path, choice: query.Choice, metrics: Sequence[str], lower: str | None
+    folder: Path, choice: query.Choice, lower: str | None
 ) -> dict[Path, Proposal]:
     """Return what follows from a history for the references of every system, by their file.
 
@@ -335,8 +335,6 @@ def calibrate(
     today = datetime.now(timezone.utc).date()
     with closing(query.connect(folder)) as history:
         chosen = choice.condition(history)
-        if metrics:
-            chosen = query.every(chosen, query.among("metric", metrics))
         listed = query.rows(history, "DISTINCT system", chosen, "ORDER BY system")
         systems = [row["system"] for row in listed]
         if not systems:

@@ -11,9 +11,8 @@ import statistics
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime, timezone
 from itertools import accumulate, groupby, pairwise
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 from iogauge.core.measurement import Quantity, ToolOutput, ToolOutputError
 from iogauge.core.units import format_seconds
@@ -49,8 +48,6 @@ class Series:
 
     step_s: float
     rates: tuple[float, ...]
-    #: Time of the first step in seconds since the epoch.
-    began: float = 0.0
 
     @property
     def window_s(self) -> float:
@@ -91,14 +88,9 @@ class Series:
             longest = dips[0]
             saw.append(
                 f"{len(dips)} dip(s), the longest of {format_seconds(longest.seconds)} "
-                f"{self._after(longest.begin_s)}, down to {longest.lowest:.0%} of the median"
+                f"after {format_seconds(longest.begin_s)}, down to {longest.lowest:.0%} of the median"
             )
         return saw
-
-    def _after(self, seconds: float) -> str:
-        """Return when something began, also as the clocks of the servers have it, whose counters may explain it."""
-        date = datetime.fromtimestamp(self.began + seconds, timezone.utc)
-        return f"after {format_seconds(seconds)} ({date:%H:%M:%S} UTC)"
 
 
 def series_of_instants(
@@ -108,7 +100,7 @@ def series_of_instants(
     seconds: float,
 ) -> Series | None:
     """Return the series of an execution whose tool reports so many seconds; None if nothing moved, or
-    a counter went back. Its begin is in seconds since boot.
+    a counter went back.
 
     It begins with the first look between which and the next its bytes move: the tool starts its clock
     after the execution has begun.
@@ -134,7 +126,7 @@ def series_of_instants(
         for n in range(int(seconds / step + 1e-6) + 1)
     ]
     rates = tuple((after - before) / step for before, after in pairwise(looks))
-    return Series(step, rates, begin) if sum(rates) > 0 and min(rates) >= 0 else None
+    return Series(step, rates) if sum(rates) > 0 and min(rates) >= 0 else None
 
 
 def _at(times: Sequence[float], counts: Sequence[int], when: float) -> float:
@@ -168,9 +160,6 @@ def with_series(
             f"{phase.seconds:.3g} s moved; expected those of a block device, of NFS, or of a Lustre client "
             "that root asks, and two seconds or more: raise limits.phase_seconds, or leave this check out"
         )
-    # The tool tells its end in seconds since the epoch, and the job in seconds since boot.
-    ended: Any = output.parameters["ended"]
-    series = replace(series, began=series.began + ended - run.ended)
     bandwidth = phase.rates["bw"]
     windows = [window / series.mean for window in series.windows]
     longest = max((dip.seconds for dip in series.dips), default=0.0)

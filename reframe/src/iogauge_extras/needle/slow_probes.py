@@ -20,6 +20,7 @@ from iogauge.core.measurement import (
     ToolOutputError,
     Unsettled,
 )
+from iogauge.core.text import some
 from iogauge.core.units import format_value
 from iogauge.tools.fio.output import join_options
 from iogauge.tools.parsing import excerpt, unique
@@ -112,15 +113,10 @@ class Needle:
 
     def describe(self) -> str:
         """Return what the probes show, for a verdict's reason: the slow ones, or else the slowest."""
-        parts = []
-        for probes, what in (
-            (self.slow, "slow"),
-            (self.open, f"below {1 - self.max_deviation:.0%}, and not proven"),
-        ):
-            parts += [probe.describe() for probe in probes[:_NAMED]]
-            if len(probes) > _NAMED:
-                parts.append(f"and {len(probes) - _NAMED} more that are {what}")
-        return "; ".join(parts) or f"slowest is {self.slowest.describe()}"
+        probes = [*self.slow, *self.open]
+        if not probes:
+            return f"slowest is {self.slowest.describe()}"
+        return some([probe.describe() for probe in probes], _NAMED)
 
 
 def turns_needed(turns: int, others: int, suspects: int) -> int:

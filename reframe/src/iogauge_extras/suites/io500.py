@@ -70,15 +70,12 @@ _WORD: Final = re.compile(r" -([tbs])[= ](\d{1,18})([kmg]?)\b")
 _TIMED: Final = {"write": "create", "stat": "stat", "delete": "remove", "read": "read"}
 
 
-def ini(sections: Mapping[str, Mapping[str, str | int | bool]]) -> str:
+def ini(sections: Mapping[str, Mapping[str, str | int]]) -> str:
     """Return the text of an ini file, of options by section."""
     lines = []
     for section, options in sections.items():
         lines.append(f"[{section}]")
-        for key, value in options.items():
-            if isinstance(value, bool):
-                value = str(value).upper()
-            lines.append(f"{key} = {value}")
+        lines += [f"{key} = {value}" for key, value in options.items()]
         lines.append("")
     return "\n".join(lines)
 

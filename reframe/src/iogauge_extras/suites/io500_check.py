@@ -141,12 +141,12 @@ class Io500Check(StorageCheck):
         # One execution, in which the first phase runs and the others lie.
         run = ["io500", ini, f"--timestamp={REP}"]
         phases[0] = replace(phases[0], name="io500", command=run, within=None)
-        options: dict[str, dict[str, str | int | bool]] = {
+        options: dict[str, dict[str, str | int]] = {
             "global": {
                 "datadir": _DATA,
                 "resultdir": _RESULTS,
-                "timestamp-datadir": False,
-                "timestamp-resultdir": True,
+                "timestamp-datadir": "FALSE",
+                "timestamp-resultdir": "TRUE",
             },
             "debug": {"stonewall-time": self.stonewall_s},
             "ior-easy": {"blockSize": easy},

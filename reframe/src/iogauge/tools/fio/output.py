@@ -116,7 +116,6 @@ def parse_json(text: str) -> ToolOutput:
     parameters: dict[str, object] = dict(first)
     parameters["engine"] = first.get("ioengine", _DEFAULT_ENGINE)
     parameters["jobs"] = _options_of_jobs(parts, shared)
-    parameters["ended"] = non_negative(document, "timestamp", "fio JSON")
     nodes = 1
     if on_servers:
         where = "fio JSON, client_stats"
