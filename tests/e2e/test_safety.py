@@ -179,7 +179,7 @@ CASES = (
     "IorPosix%files=per-process%order=sequential%cache=direct",
     "MdtestEasy",
     "FioRandomRead%block=128KiB",
-    "Mixed%order=random%cache=direct%.*",
+    "Mixed%order=random%.*",
     *(["WrfOutput"] if HEADER.exists() else []),
 )
 BY_TIME = {"Mixed": {"read", "write"}, "FioRandomRead": {"read"}}

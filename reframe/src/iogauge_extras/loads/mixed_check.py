@@ -33,16 +33,13 @@ class MixedCheck(FioCheck):
     """Reads alone, then reads and writes by the same processes, on one node or all.
 
     A subclass sets ``block`` (text with a unit), ``order`` (``random``, ``sequential``), ``reads`` (their share of the
-    requests, in percent), ``span`` (``one-client``, ``all``) and ``o_direct``. Direct requests go on for the time of the
-    limits. Through the page cache each block is touched once at most, after the cache was emptied: what the reads find
-    there would be no storage.
+    requests, in percent) and ``span`` (``one-client``, ``all``). Direct requests go on for the time of the limits.
     """
 
     block: str
     order: Literal["random", "sequential"]
     reads: int
     span: str
-    o_direct: bool
 
     def declared(self) -> dict[str, Any]:
         """Return the defaults of every check; the nodes follow from the span."""
@@ -73,19 +70,11 @@ class MixedCheck(FioCheck):
 
     def plan(self) -> CasePlan:
         """Lay the files out once; then read alone, and read and write."""
-        if not self.o_direct and self.order == "sequential" and self.reads <= 50:
-            raise ValueError(
-                f"reads is {self.reads} %: through the page cache sequential reads would find what the writes before "
-                "them left there; expected more than 50, or O_DIRECT"
-            )
         block, (reading, both) = parse_bytes(self.block), _PATTERNS[self.order]
-        layout = replace(
-            layout_job(
-                file_bytes=share_of_bytes(self, "1MiB"),
-                numjobs=self.tasks_per_node,
-                checksum_bytes=checksum_interval(block),
-            ),
-            direct=self.o_direct,
+        layout = layout_job(
+            file_bytes=share_of_bytes(self, "1MiB"),
+            numjobs=self.tasks_per_node,
+            checksum_bytes=checksum_interval(block),
         )
         alone = replace(
             layout,
@@ -95,17 +84,14 @@ class MixedCheck(FioCheck):
             fsync_at_end=False,
             checksum_bytes=0,
             runtime_s=self.site.limits.phase_seconds,
-            once=not self.o_direct,
-            no_random_map=self.o_direct and self.order == "random",
+            no_random_map=self.order == "random",
             percentiles=True,
         )
         mixed = replace(
             alone, name="mixed", pattern=both, reads=self.reads, fsync_at_end=True
         )
-        writes = Access(direction="write", o_direct=self.o_direct, fsync=True)
-        reads = Access(
-            direction="read", o_direct=self.o_direct, evict=not self.o_direct
-        )
+        writes = Access(direction="write", o_direct=True, fsync=True)
+        reads = Access(direction="read", o_direct=True)
         compared, rates, ratios = {}, {}, {}
         for metric, quantity in self._compared.items():
             # fio merges no percentiles of nodes.

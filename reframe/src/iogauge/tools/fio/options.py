@@ -69,8 +69,6 @@ class FioJob:
     filename_format: str = "$clientuid.$jobnum.$filenum"
     #: All processes have one file, each a part of it, one after the other.
     shared: bool = False
-    #: Each process goes through its files once at most, and stops after ``runtime_s``.
-    once: bool = False
     #: Percentage of reads in a pattern that also writes.
     reads: int = 0
 
@@ -121,7 +119,7 @@ class FioJob:
             "rwmixread": self.reads,
         }
         if self.runtime_s > 0:
-            options["time_based"] = not self.once
+            options["time_based"] = True
             options["runtime"] = duration(self.runtime_s)
         if self.shared:
             part = size(self.file_bytes)
