@@ -39,9 +39,10 @@ from iogauge.tools.fio import output as tools_output
 from iogauge.tools.ior.output import parse_json, rank_times_csv
 from iogauge.tools.mdtest import parse as parse_mdtest
 from iogauge.tools.mdtest import parse_rank_csv
-from iogauge_extras.compare import sides
-from iogauge_extras.compare.sides import CompareError
+from iogauge_extras.compare import logs, sides
+from iogauge_extras.compare.logs import CompareError
 from iogauge_extras.darshan import log as darshan
+from iogauge_extras.darshan.figures import of_log
 from iogauge_extras.history import yamledit
 from iogauge_extras.history.yamledit import EditError
 from iogauge_extras.loads.series import series_of_instants
@@ -317,6 +318,10 @@ def _darshan(data):
     log = darshan.parse(text_of(data))
     finite(log)
     assert log.tasks >= 1 and log.run_seconds >= 0
+    figures = of_log("log", log)
+    found = logs.compare(figures, figures)
+    json.loads(found.to_json())
+    _quiet().print(found.render())
     return log
 
 

@@ -7,7 +7,7 @@ from typer.testing import CliRunner
 
 from iogauge.cli import app
 from iogauge_extras.compare import sides
-from iogauge_extras.compare.sides import CompareError
+from iogauge_extras.compare.logs import CompareError
 from support import records
 from support.records import append, metric
 

@@ -18,6 +18,7 @@ from iogauge.tools.fio import output as fio
 from iogauge.tools.ior import output as ior
 from iogauge.tools.mdtest import parse as parse_mdtest
 from iogauge_extras.darshan import log as darshan
+from iogauge_extras.darshan.figures import of_log
 from support import stage
 from support.mdtest import ranks_of
 from support.project import DATA
@@ -141,6 +142,39 @@ def test_what_fio_says_before_its_json_is_kept(error):
 # --- Darshan --------------------------------------------------------------------------------------
 
 OMPIO = (DATA / "darshan" / "ompio-2-aggregators.txt").read_text()
+IMPOSSIBLE = "counts or times what cannot be"
+
+
+@pytest.mark.parametrize(
+    "report, changes, note",
+    [
+        # Calls of stdio are among the sequential ones, and not among all.
+        (
+            "darshan-hpc/darshan#241",
+            {"POSIX_WRITES": "1"},
+            f"module POSIX {IMPOSSIBLE}",
+        ),
+        (
+            "darshan-hpc/darshan#229",
+            {"STDIO_F_WRITE_TIME": "-12.5"},
+            f"module STDIO {IMPOSSIBLE}",
+        ),
+        ("darshan-hpc/darshan#800", {"POSIX_READS": "27", "POSIX_BYTES_READ": "0"}, ""),
+        (
+            "darshan-hpc/darshan#579",
+            {"POSIX_MMAPS": "-1", "POSIX_RENAME_SOURCES": "-1"},
+            "",
+        ),
+    ],
+)
+def test_counters_of_old_logs(report, changes, note):
+    text = OMPIO
+    for counter, value in changes.items():
+        text = re.sub(rf"(?m)^(\S+\t\S+\t\S+\t{counter}\t)\S+", rf"\g<1>{value}", text)
+    figures = of_log(report, darshan.parse(text))
+    assert (note in " ".join(figures.notes)) if note else figures.notes == ()
+    assert all(q.value <= 100 for q in figures.values.values() if q.unit == "%"), report
+    assert ("sequential accesses" in figures.values) == ("#241" not in report)
 
 
 @pytest.mark.parametrize(

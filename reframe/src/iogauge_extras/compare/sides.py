@@ -5,11 +5,10 @@ name of a session. Cases of both sides belong together if check, parameters and 
 the ranks of all ratios (:func:`iogauge_extras.history.statistics.interval`).
 """
 
-import json
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import closing
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 from typing import Any, Final
@@ -21,6 +20,7 @@ from iogauge.records import query
 from iogauge.records.names import chosen
 from iogauge.records.record import MetricRecord, Record
 from iogauge.report.layout import Table, columns
+from iogauge_extras.compare.logs import CompareError, Comparison, differences
 from iogauge_extras.history.statistics import TIE, interval
 
 #: Fewest runs of a side that decide: fewer know nothing of the noise between runs.
@@ -40,19 +40,6 @@ KEYS: Final = (*_COLUMNS, "case", "stack", "since", "until", "day")
 
 #: Facts that differ from run to run, or that the sides are chosen by.
 _LEFT_OUT: Final = ("command", "command.text", "data_type", "nodes")
-
-
-class CompareError(ValueError):
-    """A side cannot be read, or two cannot be compared; the message says what to do."""
-
-
-@dataclass(frozen=True, slots=True)
-class Difference:
-    """A fact that differs; the text of a side without it is empty."""
-
-    name: str
-    a: str
-    b: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,20 +76,12 @@ class Ratio:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Contrast:
-    """Two sets of records of which ``b`` is put in relation to ``a``, metric by metric."""
+class Contrast(Comparison):
+    """Two sets of records, metric by metric."""
 
-    a: str
-    b: str
-    changes: tuple[Difference, ...]
-    notes: tuple[str, ...]
     ratios: tuple[Ratio, ...]
     #: Metrics that only one side has.
     alone: tuple[str, ...]
-
-    def to_json(self) -> str:
-        """Return a JSON object; values are numbers in the unit of their row."""
-        return json.dumps(asdict(self), indent=2, allow_nan=False)
 
     def render(self) -> Table:
         """Return the contrast for a terminal."""
@@ -121,16 +100,8 @@ class Contrast:
             rows.append((*map(visible, texts), ratio.mark))
         right = ("A", "B", "runs", "B / A", "95 %")
         headings = columns("case", "metric", *right, "", right=right)
-        lines = ["What else differs:"]
-        if not self.changes:
-            lines = ["What else differs: nothing that was recorded"]
-        for change in self.changes:
-            lines.append(f"  {change.name}: {change.a or '-'} -> {change.b or '-'}")
-        lines += [f"note: only in {name}" for name in self.alone]
-        lines += [f"note: {note}" for note in self.notes]
-        title = f"A: {visible(self.a)}; B: {visible(self.b)}"
-        footer = [line.replace("\n", " ") for line in lines]
-        return Table(headings, {title: rows}, footer=footer)
+        table = Table(headings, {self.title: rows})
+        return self.below(table, *[f"note: only in {name}" for name in self.alone])
 
 
 def read(folder: Path, text: str) -> Side:
@@ -307,14 +278,6 @@ def contrast(a: Side, b: Side) -> Contrast:
         alone=tuple(alone),
         notes=tuple(notes),
     )
-
-
-def differences(a: Mapping[str, str], b: Mapping[str, str]) -> Iterator[Difference]:
-    """Yield the facts of two sides that differ."""
-    for name in {**a, **b}:
-        found = Difference(name, a.get(name, ""), b.get(name, ""))
-        if found.a != found.b:
-            yield found
 
 
 def _refused(side: Side) -> str:

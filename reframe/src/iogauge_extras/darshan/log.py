@@ -1,44 +1,87 @@
-"""Who wrote a file, by Darshan's log.
+"""Darshan's log as values.
 
 The module reads the text of ``darshan-parser`` (Darshan 3.3.1 to 3.5.0), which reads the logs of all earlier versions.
+Counters keep Darshan's names without the module: ``BYTES_WRITTEN`` of module ``POSIX``.
 """
 
 import math
 import re
-from collections.abc import Mapping
+import shutil
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
+from iogauge.core import commands
+from iogauge.core.groups import grouped
 from iogauge.core.measurement import (
     Phase,
     Quantity,
     ToolOutput,
     ToolOutputError,
 )
+from iogauge.core.paths import project_root
 from iogauge.core.text import visible
 from iogauge.tools.darshan import KEEP_RANKS
 from iogauge.tools.parsing import excerpt
+from iogauge_extras.compare.logs import CompareError
 
 #: Rank of a record that sums up all ranks.
 ALL_RANKS: Final = -1
 
-#: Modules that have a section of their own in the text, if the log has them.
-_WITH_RECORDS: Final = ("POSIX", "MPI-IO", "STDIO", "DFS", "H5D", "PNETCDF_VAR")
-_WRITTEN: Final = "POSIX_BYTES_WRITTEN"
+
+#: Modules that are read; each has a section of its own in the text, if the log has it. Their counters are the same.
+COUNTED: Final = ("POSIX", "MPI-IO", "STDIO", "DFS", "H5D", "PNETCDF_VAR")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileRecord:
+    """Activity of one rank (or :data:`ALL_RANKS`) on one file through one module.
+
+    Times are in seconds, sizes in bytes. A counter of -1 means that Darshan could not watch it.
+    """
+
+    module: str
+    rank: int
+    file: str
+    mount: str
+    fs_type: str
+    counters: Mapping[str, float]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DarshanLog:
-    """One execution of a program."""
+    """One execution of a program.
 
+    ``modules`` maps the modules that watched it to whether their records are complete.
+    """
+
+    format_version: str
     library_version: str
     command: str
     tasks: int
     run_seconds: float
-    #: The modules that watched it, and whether their records are complete.
     modules: Mapping[str, bool]
-    #: Bytes that each rank, or :data:`ALL_RANKS`, wrote through POSIX, by file; -1: Darshan could not watch it.
-    written: Mapping[str, Mapping[int, float]]
+    records: tuple[FileRecord, ...]
+
+    def of(self, module: str) -> list[FileRecord]:
+        """Return the records of one module."""
+        return [record for record in self.records if record.module == module]
+
+    def by_file(self, module: str) -> dict[str, list[FileRecord]]:
+        """Return the records of one module by file."""
+        return grouped(self.of(module), lambda record: record.file)
+
+    def by_rank(self, module: str) -> dict[int, list[FileRecord]]:
+        """Return the records of one module by rank, of which :data:`ALL_RANKS` is one."""
+        return grouped(self.of(module), lambda record: record.rank)
+
+
+def total(records: Iterable[FileRecord], *counters: str) -> float:
+    """Return the sum of counters over records; counters that Darshan could not watch (-1) count as 0."""
+    return sum(
+        max(r.counters.get(counter, 0), 0) for r in records for counter in counters
+    )
 
 
 _HEADER: Final = re.compile(
@@ -65,11 +108,11 @@ _INCOMPLETE: Final = re.compile(
 def parse(text: str) -> DarshanLog:
     """Parse the output of ``darshan-parser``.
 
-    Raises :class:`ToolOutputError` for
+    The records of :data:`COUNTED` modules are kept. Raises :class:`ToolOutputError` for
     text that is damaged, cut off, or not the parser's. A cut exactly between two records of the
     last module is invisible in the text: check the parser's exit status, too.
     """
-    written = _written(text)
+    records = tuple(_records(text))
     head, *sections = _SECTION.split(text)
     header = dict(reversed(_HEADER.findall(head)))
     for name in _NEEDED:
@@ -86,7 +129,7 @@ def parse(text: str) -> DarshanLog:
     announced = _ANNOUNCED.findall(head)
     incomplete = sorted(set(_INCOMPLETE.findall(text)))
     for module in announced:
-        if module in _WITH_RECORDS and module not in with_records:
+        if module in COUNTED and module not in with_records:
             raise ToolOutputError(
                 f"darshan-parser: the log has a module {module}, but the text ends before its records: it is "
                 "cut off, or the module is incomplete (then --show-incomplete shows what there is)"
@@ -100,6 +143,7 @@ def parse(text: str) -> DarshanLog:
             "and a time"
         )
     return DarshanLog(
+        format_version=header["darshan log version"],
         library_version=header.get("metadata: lib_ver", ""),
         command=header["exe"].strip(),
         tasks=int(tasks),
@@ -107,14 +151,14 @@ def parse(text: str) -> DarshanLog:
         modules={
             module: module not in incomplete for module in (*announced, *incomplete)
         },
-        written=written,
+        records=records,
     )
 
 
-def _written(text: str) -> dict[str, dict[int, float]]:
-    """Return the bytes that each rank wrote through POSIX, by file; raises :class:`ToolOutputError`."""
-    files: dict[tuple[str, str], str] = {}
-    counters: dict[tuple[str, str], dict[str, float]] = {}
+def _records(text: str) -> Iterator[FileRecord]:
+    """Yield the records of the modules that are read; raises :class:`ToolOutputError`."""
+    places: dict[tuple[str, str, str], list[str]] = {}
+    counters: dict[tuple[str, str, str], dict[str, float]] = {}
     for number, line in enumerate(text.split("\n"), 1):
         if not line or line.startswith("#"):
             continue
@@ -124,24 +168,33 @@ def _written(text: str) -> dict[str, dict[int, float]]:
                 f"darshan-parser, line {number}: {len(columns)} columns, expected 8: "
                 f"{excerpt(line)!r}: the text is cut off or damaged"
             )
-        module, rank, record, counter, value = columns[:5]
-        if module == "POSIX":
-            key = (rank, record)
+        module, counter = columns[0], columns[3]
+        if module in COUNTED:
+            key = (module, columns[1], columns[2])
+            places.setdefault(key, columns[5:])
+            own_name = counter.removeprefix(f"{module.replace('-', '')}_")
+            value = _number(columns[4], counter)
+            counters.setdefault(key, {})[own_name] = value
+    lengths: dict[str, int] = {}
+    for key, place in places.items():
+        module, rank, _ = key
+        of_record = counters[key]
+        record = FileRecord(
+            module=module,
+            rank=int(_number(rank, "rank")),
             # A name may hold tabs.
-            files.setdefault(key, "\t".join(columns[5:-2]))
-            counters.setdefault(key, {})[counter] = _number(value, counter)
-    written: dict[str, dict[int, float]] = {}
-    most = max(map(len, counters.values()), default=0)
-    for key, of_record in counters.items():
-        rank, file = key[0], files[key]
-        if len(of_record) != most:
+            file="\t".join(place[:-2]),
+            mount=place[-2],
+            fs_type=place[-1],
+            counters=of_record,
+        )
+        expected = lengths.setdefault(module, len(of_record))
+        if len(of_record) != expected:
             raise ToolOutputError(
-                f"darshan-parser: {len(of_record)} POSIX counters of rank {rank}, file "
-                f"{file!r}, where others have {most}: the text is cut off or damaged"
+                f"darshan-parser: {len(of_record)} {module} counters of rank {rank}, file "
+                f"{record.file!r}, where others have {expected}: the text is cut off or damaged"
             )
-        ranks = written.setdefault(file, {})
-        ranks[int(_number(rank, "rank"))] = of_record.get(_WRITTEN, 0)
-    return written
+        yield record
 
 
 def _number(text: str, name: str) -> float:
@@ -170,17 +223,18 @@ def writers(log: DarshanLog, file: str) -> int:
             "(DARSHAN_EXCLUDE_DIRS), or put 'MAX_RECORDS 65536 POSIX' in a file and name that in "
             "DARSHAN_CONFIG_PATH"
         )
+    posix = log.by_file("POSIX")
     names = [
-        name
-        for name in log.written
-        if name == file or name.endswith("/" + file.lstrip("/"))
+        name for name in posix if name == file or name.endswith("/" + file.lstrip("/"))
     ]
     if len(names) != 1:
-        listed = excerpt("\n".join(sorted(names or log.written)))
+        listed = excerpt("\n".join(sorted(names or posix)))
         raise ToolOutputError(
             f"darshan: {len(names)} files named {file!r} in the POSIX records, expected 1; there are {listed}"
         )
-    wrote = [rank for rank, moved in log.written[names[0]].items() if moved > 0]
+    wrote = {
+        record.rank for record in posix[names[0]] if total([record], "BYTES_WRITTEN")
+    }
     if ALL_RANKS in wrote:
         raise ToolOutputError(
             f"darshan: the records of {file!r} are summed up over all ranks, the writers cannot be counted: "
@@ -223,3 +277,37 @@ def as_output(text: str, errors: str, file: str) -> ToolOutput:
         command=log.command,
         parameters={"modules": tuple(log.modules)},
     )
+
+
+#: Seconds after which a reader of a log is stopped.
+_ANSWER_S: Final = 300
+
+
+def read_log(file: Path) -> DarshanLog:
+    """Return what a Darshan log says, by darshan-parser on PATH or of the local stack; raises :class:`CompareError`."""
+    built = project_root() / "environments" / "local" / ".spack-env" / "view" / "bin"
+    path = shutil.which("darshan-parser") or shutil.which(
+        "darshan-parser", path=str(built)
+    )
+    if path is None:
+        raise CompareError(
+            f"darshan-parser is neither on PATH nor in {built}. It comes with: ci/build-stack, or spack install darshan-util"
+        )
+    words = [path, "--base", "--show-incomplete", str(file)]
+    try:
+        done = commands.run(*words, seconds=_ANSWER_S)
+    except TimeoutError as error:
+        raise CompareError(
+            f"{file}: {' '.join(words[:-1])} has read it for {_ANSWER_S} s: is it damaged?"
+        ) from error
+    if done.returncode != 0:
+        complaint = done.stderr.strip().rstrip(".") or "it says nothing"
+        raise CompareError(
+            f"{file}: {path} cannot read it: {visible(complaint[:500])}. If the log is whole, the program may be too old: "
+            "it must be 3.3 or newer, and as new as the log (spack install darshan-util)"
+        )
+    try:
+        check_whole(done.stderr)
+        return parse(done.stdout)
+    except ToolOutputError as error:
+        raise CompareError(f"{file}: {error}") from error
