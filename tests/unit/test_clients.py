@@ -155,6 +155,7 @@ def view(**change):
         "free": 0.5,
         "inodes": 0.9,
         "apart": [],
+        "log": [],
         "ahead": 0.02,
     }
     return usual | change
@@ -238,6 +239,7 @@ def test_a_file_system_of_several_networks_is_the_declared_one():
         ({"apart": ["scratch-OST0002"]}, "not connected to scratch-OST0002"),
         ({"ahead": 9.5}, "its clock is +9.5 s from the asking host's, most are +0.0 s"),
         ({"source": "10.0.0.9@tcp:/old"}, "the site declares 10.0.0.1@tcp:/scratch"),
+        ({"log": ["LustreError: 11-0: evicted"]}, "the kernel's log: LustreError"),
     ],
 )  # fmt: skip
 def test_one_client_of_four_that_is_otherwise_is_named_with_what_it_has(change, told):
@@ -257,9 +259,9 @@ def test_the_address_of_each_client_of_nfs_4_is_no_difference(tmp_path, monkeypa
         mount = replace(here.mount, type="nfs4", source="srv:/data", options=options)
         looked = replace(here, mount=mount)
         monkeypatch.setattr(client.view, "look", lambda path, looked=looked: looked)
-        seen[f"c{number}"] = client._seen(str(tmp_path)) | {"ahead": 0.0}
+        seen[f"c{number}"] = client._seen(str(tmp_path)) | {"ahead": 0.0, "log": []}
     target = Target(path=str(tmp_path), type="nfs4", source="srv:/data")
-    assert list(health.compare(seen, target)) == []
+    assert list(health.compare(seen, target, "hard,proto=tcp")) == []
 
 
 #: Two mounts of NFS, the second with three connections, as their kernel shows them.
@@ -286,6 +288,31 @@ device srv2:/x mounted on /data/x with fstype nfs statvers=1.1
 def test_a_server_of_nfs_that_leaves_requests_without_a_reply_is_named(now, told):
     after = STATISTICS.replace("2 0 7 100 99", now)
     assert client.unanswered(STATISTICS, after) == told
+
+
+#: Rows of a client of two servers, ``srv`` and ``srv2``, of which the second had withdrawn its exports and went away.
+KERNEL_LOG = """\
+4,523,2141870000,-;NFS: state manager: check lease failed on NFSv4 server srv2 with error 13
+4,530,2195860000,-;nfs: server srv2 not responding, still trying
+ SUBSYSTEM=nfs
+6,531,2196100000,-;nfs: server srv OK
+30,533,2196200000,-;systemd[1]: Mounted data of srv.
+4,532,2197750000,-;nfs: server srv2 OK"""
+
+
+@pytest.mark.parametrize(
+    ("server", "rows"), [("srv", 0), ("srv2", 3), ("10.88.0.5", 0)]
+)
+def test_the_kernels_log_of_another_server_is_no_complaint(server, rows):
+    assert len(client.complaints(KERNEL_LOG, f"{server}:/data", "nfs4")) == rows
+
+
+def test_an_option_that_the_site_expects_is_asked_for():
+    target = Target(path="/scratch", type="lustre")
+    clients = {"n1": view(), "n2": view()}
+    (lacks,) = health.compare(clients, target, "flock,noatime")
+    assert lacks.subject == "client n1, n2"
+    assert "without noatime" in lacks.text
 
 
 def asked(path, kind="ext4", **more):

@@ -13,6 +13,7 @@ import pytest
 from e2e.rig import wait_for
 from iogauge.core.measurement import ToolOutputError
 from iogauge.evidence.collect import stage_folder
+from iogauge.plan.stage import SAYS
 from iogauge.report.endings import SessionRecords
 from iogauge_extras.loads import client_stream
 from iogauge_extras.loads.blocks import BLOCK_BYTES, block, state_of
@@ -103,6 +104,12 @@ def test_the_longest_of_all_clients_counts():
     assert output.notes["outage_s"].startswith("on n3, after 5.5 s")
 
 
+def test_without_a_command_the_outage_is_the_failure():
+    found, _ = values_of(report(marks=None, gap=[5.0, 5.0]))
+    assert found["recovery_s"] == 8.0
+    assert found["meanwhile_bw"] == pytest.approx(1e-6)
+
+
 def test_what_does_not_come_back_is_open():
     _, output = values_of(report(steps=STEPS[:26] + [30] * 14))
     left_open = output.unsettled["recovery_s"]
@@ -111,7 +118,7 @@ def test_what_does_not_come_back_is_open():
     assert output.unsettled.keys() == {"recovery_s", "rebuild_bw", "after_bw"}
 
 
-OTHER = report("n2", marks=None)
+IDLE = report(marks=None, gap=[3.0, 0.4])
 
 
 @pytest.mark.parametrize(
@@ -120,8 +127,8 @@ OTHER = report("n2", marks=None)
         ({}, "reports of 0 client"),
         (report(), "reports of 1 client"),
         ({"n1.json": report()["n1.json"][:-9]} | report("n2"), "damaged"),
-        (report(marks=[5.0, 6.0, 3]) | OTHER, "ended with status 3"),
-        (report() | report("n2"), "2 clients ran the site's command"),
+        (report(marks=[5.0, 6.0, 3]) | report("n2"), "ended with status 3"),
+        (IDLE | report("n2", marks=None, gap=[2.0, 1.9]), "nothing was taken away"),
         (report(created="8") | report("n2"), "damaged"),
     ],
 )
@@ -208,7 +215,7 @@ def test_a_stream_and_its_check(stream):
 
 def test_a_block_of_which_write_took_a_part_is_not_acknowledged(tmp_path):
     """The last block of a batch: no later write meets the limit. What was there before may be torn now, and is not checked."""
-    plan = StreamPlan(seconds=2.0, after=1.0, blocks=8, files=80, command="true")
+    plan = StreamPlan(seconds=2.0, after=1.0, blocks=8, files=80, command="")
     client = client_stream._Client(str(tmp_path), plan)
     client.write()
     client.next = 0
@@ -220,6 +227,12 @@ def test_a_block_of_which_write_took_a_part_is_not_acknowledged(tmp_path):
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
     assert not any(client.acknowledged)
+
+
+def test_without_a_command_somebody_is_asked(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path, seconds=0.5, after=0.1, command="")
+    assert (tmp_path / SAYS).read_text() == "pull it now, and bring it back"
 
 
 def test_a_command_that_outlives_the_streams_is_an_error(tmp_path, monkeypatch):

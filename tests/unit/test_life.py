@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from iogauge.plan.stage import OPENED, RUNS
+from iogauge.plan.stage import OPENED, RUNS, SAYS
 from iogauge.session import life
 from support import stage as healthy
 
@@ -55,6 +55,12 @@ def test_a_damaged_stage_directory_ends_nothing(running):
     running.opened()
     running.write(RUNS, "no line")
     assert running.case.look(0)[0]
+
+
+def test_a_phase_asks_whoever_waits_for_it(running):
+    running.opened()
+    running.write(SAYS, "pull it now")
+    assert running.case.look(0)[1].startswith("before write: pull it now, preparation")
 
 
 def test_a_line_comes_each_30_seconds(running):

@@ -308,7 +308,7 @@ def test_wrong_data_are_a_line_of_their_own(extras, monkeypatch):
     assert "not what was written" in line.problem
 
 
-def test_each_node_says_when_the_target_was_slow(extras):
+def test_others_say_whom_a_slow_target_concerns(extras):
     now = int(time.time())
     slow = dict.fromkeys(range(90, 100), (5, 5))
     start = now - 99 * MINUTES
@@ -317,7 +317,9 @@ def test_each_node_says_when_the_target_was_slow(extras):
         for line in lines_of(100, 0.1, planted, start):
             probe_lines.append(probe_lines.folder("mine", "mnt") / name, line)
     state = probe_command._state("mine:mnt", now)
+    assert "n2" not in state.text
     assert state.status == 2
+    assert "n3: as usual" in str(state)
     quoted = probe_command.while_it_ran("mine", "mnt", start, start + 95 * MINUTES)
     assert quoted.count("slow between") == 2
     assert probe_command.while_it_ran("mine", "mnt", start, start + 80 * MINUTES) == ""

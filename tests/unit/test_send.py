@@ -167,6 +167,35 @@ def test_a_command_that_fails(command, said):
         to_command(command, {"PATH": os.environ["PATH"]})(message())
 
 
+# The note.
+
+
+def in_gitlab(server, **more):
+    return {
+        "IOGAUGE_GITLAB_TOKEN": TOKEN,
+        "CI_API_V4_URL": f"{server.url}/api/v4",
+        "CI_PROJECT_ID": "7",
+        "CI_MERGE_REQUEST_IID": "12",
+    } | more
+
+
+def test_a_note_is_a_block_of_code_on_the_merge_request(serve):
+    server = serve((201, {}, "{}"))
+    receivers.receivers(in_gitlab(server))["note"](message())
+    ((path, headers, body),) = server.got
+    assert path == "/api/v4/projects/7/merge_requests/12/notes"
+    assert json.loads(body)["body"].startswith("```\niogauge site: FAILED")
+    assert headers["private-token"] == TOKEN
+
+
+def test_a_merge_request_is_a_number(serve):
+    server = serve()
+    assert "expected its number" in failure(
+        in_gitlab(server, CI_MERGE_REQUEST_IID="1/../2")
+    )
+    assert server.got == []
+
+
 # The command line.
 
 

@@ -33,6 +33,8 @@ ROUNDS: Final = "rounds.json"
 
 #: The fate of each execution of a phase, see :func:`parse_runs`.
 RUNS: Final = "phases.tsv"
+#: What a phase says to whoever waits for it.
+SAYS: Final = "says.txt"
 #: Directories of other cases that were on the target at the same time.
 NEIGHBOURS: Final = "neighbours.txt"
 #: Standard error of the job script, under ReFrame's name.

@@ -23,7 +23,7 @@ from iogauge.core.measurement import ToolOutputError
 from iogauge.core.text import visible
 from iogauge.core.units import duration
 from iogauge.plan.case import CasePlan
-from iogauge.plan.stage import OPENED, RUNS, parse_runs, printed_file
+from iogauge.plan.stage import OPENED, RUNS, SAYS, parse_runs, printed_file
 
 #: Environment variable with the file that keeps ReFrame's blocks about failures; unset: they are shown.
 DETAILS: Final = "IOGAUGE_DETAILS"
@@ -83,6 +83,10 @@ class Watched:
         meaning = "preparation"
         if repetition:
             meaning = f"repetition {repetition} of {self._plan.repetitions}"
+        with contextlib.suppress(OSError):
+            doing += (
+                f": {visible(untrusted.read_text(self._stage / SAYS, _TAIL_BYTES))}"
+            )
         return True, f"{doing}, {meaning}, {times}"
 
     def _ask_slurm(self, now: float) -> None:

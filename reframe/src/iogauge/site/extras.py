@@ -301,8 +301,8 @@ class ComparedPartition(SiteModel):
 class Failover(SiteModel):
     """What takes a part of the storage away and brings it back, and when."""
 
-    #: Command of a shell on one of the nodes.
-    command: str = Field(min_length=1)
+    #: Command of a shell on one of the nodes; empty: somebody does it by hand.
+    command: str = ""
     #: Seconds before it, in which the bandwidth is that of a healthy target.
     after: PositiveSeconds = 60.0
 

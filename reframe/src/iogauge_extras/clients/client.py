@@ -15,6 +15,7 @@ from typing import IO, Any
 
 from iogauge.core import processes
 from iogauge.node import probes, view
+from iogauge.node.host import kernel_log
 from iogauge.node.kernel import text
 from iogauge.node.lustre import client as lustre_client
 from iogauge.node.mounts import fsname_of
@@ -50,10 +51,13 @@ def _use(path: str) -> None:
 
 
 def _seen(path: str) -> dict[str, Any]:
-    """Return this client's view of a path: its mount, its room and its servers."""
+    """Return this client's view of a path: its mount, its room, its servers, and what the kernel says of them."""
     seen = view.look(path)
     kind, source, space = seen.mount.type, seen.mount.source, seen.space
     version, apart = _peers(source, kind)
+    log = ""
+    with contextlib.suppress(OSError):
+        log = kernel_log()
     return {
         "problem": "",
         "type": kind,
@@ -64,6 +68,7 @@ def _seen(path: str) -> dict[str, Any]:
         "inodes": space.inodes_free / max(1, space.inodes_total),
         "version": version,
         "apart": apart,
+        "log": complaints(log, source, kind),
     }
 
 
@@ -106,6 +111,23 @@ def unanswered(before: str, after: str) -> str:
             requests, made = int(new[2]) - int(old[2]), int(new[1]) - int(old[1])
             found += f"; no reply from {server} to {requests} requests on a connection that was made anew {made} times"
     return found
+
+
+#: A record of ``/dev/kmsg`` with its priority of syslog(3): of the last octal digit, 0 to 4 are warnings and worse.
+_RECORD = re.compile(r"(?m)^(\d+),[^;]*;(.*)$")
+
+
+def complaints(log: str, source: str, kind: str) -> list[str]:
+    """Return the newest rows of the kernel's log that warn and name a mount or its server."""
+    words = {fsname_of(source), source.partition(":")[0]} - {"*", ""}
+    if kind == "lustre":
+        words.add("LustreError")
+    name = re.compile(rf"\b({'|'.join(map(re.escape, sorted(words)))})\b")
+    found = []
+    for priority, row in _RECORD.findall(log):
+        if int(priority) % 8 <= 4 and name.search(row):
+            found.append(row[:200])
+    return found[-3:]
 
 
 def _content(seed: str) -> bytes:

@@ -31,7 +31,8 @@ def _answers(place: Place, lines: meeting.Lines) -> Iterator[Answer]:
     subject = f"clients of {place.name}"
     target = place.extras.target
     seen = meeting.look(lines, target.path, _LOOK_S)
-    yield from health.compare(seen, target)
+    options = str(place.extras.expect.get("mount.options", ""))
+    yield from health.compare(seen, target, options)
     yield Answer("ok", subject, f"{len(seen)}: {some([*seen])}")
     well = {name: view for name, view in seen.items() if not view["problem"]}
     if len(well) < 2:

@@ -3,7 +3,7 @@
 import statistics
 from collections.abc import Iterator, Sequence
 
-from iogauge.cli.answers import Answer
+from iogauge.cli.answers import Answer, State
 from iogauge.core.groups import grouped
 from iogauge.core.text import some
 from iogauge.node.identity import differ
@@ -39,12 +39,20 @@ _NEAR = {
 }
 
 
-def _answer(clients: Sequence[str], text: str, remedy: str) -> Answer:
-    return Answer("problem", f"client {some(clients)}", text, remedy)
+def _answer(
+    clients: Sequence[str], text: str, remedy: str, *, grave: bool = True
+) -> Answer:
+    state: State = "problem"
+    if not grave:
+        state = "note"
+    return Answer(state, f"client {some(clients)}", text, remedy)
 
 
-def compare(clients: Seen, target: Target) -> Iterator[Answer]:
-    """Yield what clients have otherwise, the gravest first, from their views by name."""
+def compare(clients: Seen, target: Target, options: str = "") -> Iterator[Answer]:
+    """Yield what clients have otherwise, the gravest first, from their views by name.
+
+    ``options`` are mount options that the site expects, separated by commas.
+    """
     well = {}
     for name, seen in clients.items():
         if seen["problem"]:
@@ -56,11 +64,20 @@ def compare(clients: Seen, target: Target) -> Iterator[Answer]:
             well[name] = seen
     for fact, what in _ALIKE.items():
         yield from _unlike(well, fact, what, getattr(target, fact, None) or "")
+    expected = set(filter(None, options.split(",")))
+    for mounted, names in grouped(well, lambda name: well[name]["options"]).items():
+        lacks = some(sorted(expected - set(mounted.split(","))))
+        if lacks:
+            text = f"mounted without {lacks}, which the site expects"
+            yield _answer(names, text, f"mount it with -o {lacks}")
     yield from _far(well)
     for name, seen in well.items():
         if seen["apart"]:
             text = f"not connected to {some(seen['apart'])}"
             yield _answer([name], text, "look at its network (lctl ping, lfs check)")
+        if seen["log"]:
+            text = f"the kernel's log: {seen['log'][-1]}"
+            yield _answer([name], text, "dmesg has more", grave=False)
 
 
 def _far(clients: Seen) -> Iterator[Answer]:

@@ -12,7 +12,7 @@
 - marks: the newest runs of every case as marks
 - page: sessions, or a span of time, as one page of HTML, with its form
 - past: the history of the lines that some records measured, and what else went on then
-- receivers: a mail, a command, a webhook
+- receivers: a mail, a command, a webhook, a note on a merge request
 - sheets: the acceptance of a delivery, and the months of a site, on one page
 - trouble: one trouble, and all of some sessions, in words
 """

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 NOBODY = (
     "nobody would be told: declare alarm in the site's settings.yaml, or set "
-    "IOGAUGE_WEBHOOK_URL (docs/pipeline.md)"
+    "IOGAUGE_WEBHOOK_URL or IOGAUGE_GITLAB_TOKEN (docs/pipeline.md)"
 )
 
 

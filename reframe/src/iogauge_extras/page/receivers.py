@@ -1,7 +1,7 @@
-"""Where an alarm goes: a mail, a command, a webhook.
+"""Where an alarm goes: a mail, a command, a webhook, a note on a merge request of GitLab.
 
 Addresses and tokens come from the environment, never from a command line, and are in no message of ours. Text
-from outside goes into a block of code, in which it can mention nobody.
+from outside goes into a block of code, in which it can neither mention anybody nor give GitLab an order.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def receivers(
 ) -> dict[str, Receiver]:
     """Return the receivers that an environment and sites ask for, by name.
 
-    Raises ValueError for a command that is none, and OSError for a file that cannot be read.
+    Raises ValueError for a command that is none and a note that is asked for by halves, and OSError for a file that cannot be read.
     """
     found: dict[str, Receiver] = {}
     bare = {name: value for name, value in environment.items() if name not in SECRETS}
@@ -106,6 +106,18 @@ def receivers(
     if url:
         token = environment.get("IOGAUGE_WEBHOOK_TOKEN", "")
         found["webhook"] = partial(post_webhook, url, token)
+    token = environment.get("IOGAUGE_GITLAB_TOKEN", "")
+    number = environment.get("IOGAUGE_NOTE_ON", "")
+    number = number or environment.get("CI_MERGE_REQUEST_IID", "")
+    if token and number:
+        api = environment.get("CI_API_V4_URL", "")
+        project = environment.get("CI_PROJECT_ID", "")
+        if not api or not project:
+            raise ValueError(
+                "a note needs CI_API_V4_URL and CI_PROJECT_ID, which GitLab sets in its jobs"
+            )
+        place = f"{api.rstrip('/')}/projects/{parse.quote(project, safe='')}"
+        found["note"] = partial(post_note, place, number, token)
     return found
 
 
@@ -152,6 +164,14 @@ def post_webhook(url: str, token: str, alarm: Alarm) -> None:
     if token:
         headers["Authorization"] = f"Bearer {token}"
     _post(url, headers, to_json(alarm))
+
+
+def post_note(base: str, number: str, token: str, alarm: Alarm) -> None:
+    """Write a note on a merge request; raises :class:`SendError`."""
+    if not number.isdigit():
+        raise SendError(f"merge request {visible(number)!r}: expected its number")
+    address = f"{base}/merge_requests/{number}/notes"
+    _post(address, {"PRIVATE-TOKEN": token}, {"body": markup(alarm)})
 
 
 def _post(url: str, headers: Mapping[str, str], body: Mapping[str, object]) -> None:

@@ -12,7 +12,7 @@ import typer
 from iogauge.cli.screen import say, slip
 from iogauge.core import processes
 from iogauge.core.paths import replace_file
-from iogauge.core.text import visible
+from iogauge.core.text import some, visible
 from iogauge.core.units import format_bytes
 from iogauge.guards import preflight
 from iogauge.guards.finding import Outcome
@@ -106,6 +106,26 @@ def _load(
         directory.remove(os.path.dirname(place))
 
 
+def _others(place: str, now: int) -> str:
+    """Return what other nodes that probed just now say of a target that is slow here, and what to look at."""
+    slow = []
+    as_usual = []
+    for node in probe_lines.nodes(*place.split(":")):
+        lines = probe_lines.recent(node, now)
+        is_old = not lines or lines[-1].time < now - _FRESH_S
+        if is_old or node.name == _node():
+            continue
+        if slowdown.current(lines):
+            slow.append(node.name)
+        elif lines[-1].factors:
+            as_usual.append(node.name)
+    if as_usual:
+        return f". {some(as_usual)}: as usual; look at {_node()} first"
+    if slow:
+        return f". Slow on {some(slow)} too: look at the target"
+    return ""
+
+
 def _state(place: str, now: int, skipped: str = "") -> State:
     """Return the state of this node's target from its lines."""
     own = _node()
@@ -118,7 +138,7 @@ def _state(place: str, now: int, skipped: str = "") -> State:
         status = 1
         if slow.problem or max(slow.factors.values()) >= _CRITICAL:
             status = 2
-        text = f"slow since {clock(slow.start)} on {own}: {slow}"
+        text = f"slow since {clock(slow.start)} on {own}: {slow}{_others(place, now)}"
     elif skipped:
         text = f"not probed: {skipped}"
     elif newest.factors:
