@@ -40,10 +40,6 @@ from support.project import TESTS
 from support.shell import completed, script
 
 MIB = 1 << 20
-NAMES = st.sampled_from(["8:0", "259:12", "/mnt/a b", "/scratch"])
-SUMS = st.integers(0, 10**15)
-BYTES = st.builds(Reading, SUMS, SUMS, st.just(0))
-SECONDS = st.integers(0, 10**9).map(lambda hundredths: hundredths / 100)
 LATE_S = {name: getattr(looks_at, name) for name in ("_EXACT_S", "_CLOSE_EXACT_S")}
 
 
@@ -52,30 +48,6 @@ def _no_look_is_late(monkeypatch):
     """A busy machine leaves out no look, unless a test is about that."""
     for limit in LATE_S:
         monkeypatch.setattr(looks_at, limit, math.inf)
-
-
-TARGETS = st.builds(
-    "{}-{}{:04x}".format,
-    st.sampled_from(["rig", "home-2"]),
-    st.sampled_from(["OST", "MDT"]),
-    st.integers(0, 999),
-)
-
-
-@st.composite
-def witnesses(draw):
-    started = draw(SECONDS)
-    counted = st.builds(Reading, SUMS, SUMS, SUMS | st.none())
-    return TaskLine(
-        host=draw(st.sampled_from(["n1", "n2", "node-3.x"])),
-        started=started,
-        ended=started + draw(SECONDS),
-        synced=draw(st.none() | SECONDS),
-        asked=draw(BYTES),
-        calls=Reading(draw(SUMS), draw(SUMS)),
-        moved=draw(BYTES),
-        counters=draw(st.dictionaries(NAMES | TARGETS, counted)),
-    )
 
 
 def test_a_look_at_the_node_of_a_server_that_counted_nothing_is_no_witness():
