@@ -353,10 +353,8 @@ def _whole(system, plan, moved, told, timed):
         opened=view,
         directory=HOME,
         nodes={"n1": {"cpu.cores": 4, "mem.bytes": 16 * GIB}},
-        idle=(Load(host="n1", cache_id="k:1", time=BOOTED + 1000, load1=0.1),),
-        activity=(
-            NodeActivity(host="n1", cache_id="k:1", time=0.0, uuid="U-1", load1=2.0),
-        ),
+        idle=(Load(host="n1", load1=0.1),),
+        activity=(NodeActivity(host="n1", uuid="U-1", load1=2.0),),
         outputs=outputs,
         task_counters=task_counters,
         runs={(run.repetition, run.name): run for run in runs},

@@ -35,8 +35,7 @@ def disk():
 
 
 def look(directory, known=None):
-    blocks, held, _ = files.take_sample(str(directory), known)
-    return blocks, held
+    return files.take_sample(str(directory), known)
 
 
 class TestLook:
@@ -81,7 +80,7 @@ class TestLook:
             return plainly(path, direct)
 
         monkeypatch.setattr(files, "_open", refuse)
-        assert files.take_sample(str(disk), same) == (same, [], False)
+        assert look(disk, same) == (same, [])
         with (disk / "x").open("rb") as file:
             assert files.resident_bytes(file.fileno(), 4 * MIB) == 0
 

@@ -104,3 +104,14 @@ def test_what_the_kernel_says_it_does_not_count_is_silent(tmp_path):
         place.parent.mkdir(parents=True, exist_ok=True)
         place.symlink_to(tmp_path / "sys/devices" / name)
     assert counters.silent(tmp_path) == ("252:1", "8:16")
+
+
+def test_ports_of_infiniband_count_for_their_interfaces(tmp_path):
+    """They count words of four bytes. One that counts no further is left out. IP over InfiniBand passes the ports, too."""
+    for name, count in {"mlx5_0": 1000, "mlx4_0": 2**32 - 1}.items():
+        for way in ("port_rcv_data", "port_xmit_data"):
+            port = f"sys/class/infiniband/{name}/ports/1/counters/{way}"
+            made(tmp_path, port, f"{count}\n")
+    made(tmp_path, "sys/class/net/ib0/type", "32\n")
+    made(tmp_path, "proc/net/dev", "head\nhead\n   ib0: 7 1 0 0 0 0 0 0 9 1 0 0\n")
+    assert counters.read_all(tmp_path) == {"net": Reading(4000, 4000, None)}

@@ -262,30 +262,6 @@ def test_expected_failures_of_a_case(found):
     assert not judged(found).failed_as_expected
 
 
-# --- readers on another node ----------------------------------------------------------------------
-
-
-def shifted(tmp_path, said):
-    """Two nodes, one task each, whose readers were to be shifted by one node."""
-    write, read = PLAN.repeat
-    access = replace(read.access, task_offset=1, evict=False)
-    plan = healthy.plan(nodes=2, repeat=[write, replace(read, access=access)])
-    found = collect.collect(healthy.build(tmp_path / "wide", nodes=2), plan, 0)
-    altered = tuple(
-        replace(o, tool="ior", nodes=2, parameters=said) for o in found.outputs["read"]
-    )
-    views = tuple((replace(v, cache_id=str(n)) for n, v in enumerate(found.views)))
-    outputs = {**found.outputs, "read": altered}
-    return judged(replace(found, outputs=outputs, views=views), plan=plan)
-
-
-SAID = {"clients per node": 1, "taskPerNodeOffset": 1, "reorderTasks": 1}
-
-
-def test_a_shift_that_happened_leaves_no_doubt_of_a_cache(tmp_path):
-    assert "G1 client cache: " not in shifted(tmp_path, SAID).reason
-
-
 # --- layouts, parts of an execution, what is computed ---------------------------------------------
 
 

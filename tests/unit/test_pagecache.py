@@ -67,17 +67,6 @@ def test_pages_that_stay_are_counted(disk, monkeypatch):
     assert f"{MIB} of {MIB} bytes resident in 1 file(s)" in done.describe()
 
 
-def test_files_below_a_directory(disk):
-    (disk / "sub" / "deep").mkdir(parents=True)
-    for name in ("b", "a", "sub/deep/c"):
-        (disk / name).touch()
-    (disk / "link").symlink_to(disk / "a")
-    (disk / "away").symlink_to(disk / "sub", target_is_directory=True)
-    os.mkfifo(disk / "pipe")
-    found = files.files_below(str(disk))
-    assert found == ["a", "b", "sub/deep/c"]
-
-
 @pytest.mark.parametrize(
     ("files", "after", "problem", "proven"),
     [(1, 0, "", True), (0, 0, "", False), (1, 1, "", False), (1, 0, "x: gone", False)],

@@ -189,8 +189,6 @@ def test_the_first_node_is_the_node_of_the_job_script():
     assert seen(asked_for=(99.9, 101.2)).span == (100.0, 101.0)
     # A job script on a node of its own says nothing of theirs.
     assert seen(opened=replace(view, host="login")).span is None
-    # Old records do not say where the script ran.
-    assert seen(opened=None).span == (9000.0, 9001.0)
 
 
 def test_g19_gives_no_credit_for_what_only_reads():

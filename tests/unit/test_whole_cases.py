@@ -534,19 +534,6 @@ def test_a_site_that_does_not_say_which_file_system_it_is_has_a_remark():
             if finding.outcome is Outcome.INVALID
         ]
         assert refused == (["G9 identity"] if gate else [])
-    for system, known, outcome in (
-        ("ext4", {"source": None}, Outcome.OK),
-        ("ext4", {"uuid": None}, Outcome.WARN),  # /dev/sdb1 is another disk tomorrow
-        ("fuse.bindfs", {"uuid": None}, Outcome.WARN),
-        ("nfs4", {"uuid": None}, Outcome.OK),
-        ("ext4", {"uuid": None, "source": None, "path": "$TMP"}, Outcome.OK),
-    ):
-        (said,) = (
-            one
-            for one in data(system).declared(target=known).judged().findings
-            if one.name == "G9 identity"
-        )
-        assert said.outcome is outcome, said
 
 
 def load(before, after):
@@ -621,14 +608,6 @@ def test_a_cache_on_the_nodes_own_disk_is_named():
     options = replace(MOUNT, type="nfs4", source="10.0.0.1:/export", options="rw,fsc")
     decided = views(mount=options)(case).judged()
     assert decided.verdict is INVALID and "mount option fsc" in decided.reason
-
-
-def test_a_clients_setting_that_changed_in_the_case_is_a_remark():
-    key = "tunable.osc.max_dirty_mb"
-    decided = facts(**{key: "4 | 741"})(data("lustre")).judged()
-    said = [f"{one.outcome.name} {one.saw}" for one in decided.findings]
-    assert decided.verdict is Verdict.PASS
-    assert f"WARN on n1 {key} changed in the case: 4 | 741" in said
 
 
 IN_GATE = [

@@ -441,46 +441,6 @@ def itself(process=None):
     return Task(number, processes.started(number) or 0)
 
 
-SENDS = (
-    "import socket; s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM);"
-    "[s.sendto(bytes(1400), ('10.9.0.2', 9)) for _ in range(1000)]"
-)
-
-
-def networks_apart(enter, code, place):
-    """What the networks count while Python code runs in a name space of its own, which a script prepares."""
-    apart = ["unshare", "--net", "--mount", "sh", "-euc", enter, "sh"]
-    if completed([*apart, "true"]).returncode != 0:
-        pytest.skip(
-            "networks cannot be made here: ip of iproute2, veth and bridge are needed"
-        )
-    words = [*apart, *witnessed(place, sys.executable, "-c", code)]
-    completed(words, check=True, cwd=place)
-    (seen,) = noted(place)
-    return seen.counters["net"]
-
-
-@pytest.mark.needs_root
-def test_ports_of_infiniband_count_for_their_interfaces(tmp_path):
-    """They count words of four bytes. One that counts no further is left out. IP over InfiniBand passes the ports, too."""
-    ports = {"mlx5_0": "1000", "mlx4_0": "4294967295"}
-    for name, count in ports.items():
-        counters = tmp_path / "infiniband" / name / "ports" / "1" / "counters"
-        counters.mkdir(parents=True)
-        for way in ("port_rcv_data", "port_xmit_data"):
-            (counters / way).write_text(f"{count}\n")
-    # The only interface of a network of its own is one of InfiniBand, says its type.
-    (tmp_path / "net" / "lo").mkdir(parents=True)
-    (tmp_path / "net" / "lo" / "type").write_text("32\n")
-    grown = tmp_path / "infiniband" / "mlx5_0" / "ports" / "1" / "counters"
-    moves = (
-        f"from pathlib import Path; at = Path({str(grown)!r}); (at / 'port_rcv_data').write_text('5000\\n');"
-        f"(at / 'port_xmit_data').write_text('2000\\n'); {SENDS.replace('10.9.0.2', '127.0.0.1')}"
-    )
-    enter = f'mount --bind {tmp_path} /sys/class; ip link set lo up; exec "$@"'
-    assert networks_apart(enter, moves, tmp_path) == Reading(4 * 4000, 4 * 1000, None)
-
-
 # --- witness.sh on a node with Lustre -------------------------------------------------------------
 
 

@@ -95,10 +95,8 @@ class Evidence:
 
         The agent looks several times a second there, and says when in seconds since the boot of that node.
         """
-        if self.opened is None:
-            return next(iter(self.views), None)
         for view in self.views:
-            if view.host == self.opened.host:
+            if self.opened and view.host == self.opened.host:
                 return view
         return None
 

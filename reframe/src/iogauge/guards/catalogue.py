@@ -42,7 +42,6 @@ OF_CASE: Guards[CaseView] = (
     preflight.quota_of,
     preflight.health_of,
     expected.of_case,
-    expected.changed,
     contents.verification,
     contents.unchanged,
     contents.stored,

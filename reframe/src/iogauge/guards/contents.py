@@ -145,7 +145,6 @@ def unchanged(case: CaseView) -> Finding | None:
         if sample.after == "write":
             writes[sample.repetition] = sample
     changes, problems, blocks, pairs = list[str](), list[str](), 0, 0
-    way = "with O_DIRECT"
     for read in samples:
         written = writes.get(read.repetition) or writes.get(0)
         if read.after != "read" or not read.repetition or not written:
@@ -154,11 +153,9 @@ def unchanged(case: CaseView) -> Finding | None:
         blocks += len(read.blocks)
         changes.append(_change(written, read))
         problems += [written.problem, read.problem]
-        if not (written.direct and read.direct):
-            way = "after POSIX_FADV_DONTNEED, without O_DIRECT"
         if not read.blocks and not any(problems):
             changes.append(f"repetition {read.repetition}: 0 block(s) read again")
-    saw = f"{blocks} block(s) of {pairs} repetition(s) read again {way}"
+    saw = f"{blocks} block(s) of {pairs} repetition(s) read again"
     if pairs < plan.repetitions:
         changes.append(
             f"{saw}, {plan.repetitions - pairs} repetition(s) without a sample{because(case.evidence.lost)}"
@@ -225,7 +222,4 @@ def _stored(case: CaseView, sample: Sample) -> Finding:
     zeros = [block for block in blocks if block.empty]
     if len(zeros) > _MOST_ZEROS * len(blocks):
         return HOLES.invalid(f"{len(zeros)} of {saw} are zeros: {zeros[0].place}")
-    alike = len(blocks) > 1 and len({block.digest for block in blocks}) == 1
-    if alike:
-        saw += ", all of them equal"
     return HOLES.ok(saw)

@@ -44,7 +44,7 @@ _SETTINGS = Guard(
     but=BEFORE,
     limit="`expect`",
     more="They are read before the first byte, and again while the case runs. A setting that a node does not tell is unknown: "
-    "you get a remark. A client's setting that changes while the case runs is a remark too.",
+    "you get a remark.",
 )
 
 
@@ -88,16 +88,3 @@ def of_case(case: CaseView) -> Finding | None:
         if worst is None or worst.outcome is Outcome.OK:
             worst = finding
     return worst
-
-
-def changed(case: CaseView) -> Finding | None:
-    """Return G25 for a setting of a client of which two looks at one node, before and after, differ."""
-    for host, facts in case.evidence.nodes.items():
-        for key, value in facts.items():
-            if key.startswith("tunable.") and " | " in str(value):
-                guard = _SETTINGS.saying(
-                    "the same settings throughout the case",
-                    "See who changed it, and run again",
-                )
-                return guard.warn(f"on {host} {key} changed in the case: {value}")
-    return None

@@ -198,9 +198,9 @@ def _foreign(
     if foreign >= FOREIGN_BYTES:
         share = foreign / total
     # Containers of one kernel over one mount count the same bytes.
-    distinct = {change.cache_id for change in case.evidence.activity}
+    distinct = {view.cache_id for view in case.evidence.views}
     saw = (
-        f"others on {len(distinct) or case.plan.nodes} node(s) moved {format_bytes(foreign)} of "
+        f"others on {len(distinct)} node(s) moved {format_bytes(foreign)} of "
         f"{format_bytes(total)}"
     )
     if own.requests is not None and counted.requests:

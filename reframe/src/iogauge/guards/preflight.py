@@ -279,9 +279,8 @@ def health_of(case: CaseView) -> Finding | None:
     topology = case.extras.topology
     if case.extras.target.striped_by != "lustre":
         return None
-    if topology is None:
-        return health(targets=case.targets)
-    return health(targets=case.targets, declared=topology.targets)
+    declared = topology.targets if topology else None
+    return health(targets=case.targets, declared=declared)
 
 
 _TARGET_ROOM = Guard(

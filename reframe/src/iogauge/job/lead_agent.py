@@ -49,14 +49,12 @@ class Sampler:
             known = self._written.get(directory)
             sample = replace(sample, after="read")
         try:
-            blocks, files, direct = processes.call_in_time(
+            blocks, files = processes.call_in_time(
                 directory,
                 lambda: contents.take_sample(directory, known, kind_of(self.type).maps),
                 _ANSWER_S,
             )
-            sample = replace(
-                sample, blocks=tuple(blocks), files=tuple(files), direct=direct
-            )
+            sample = replace(sample, blocks=tuple(blocks), files=tuple(files))
         except processes.NoAnswer:
             why = f"{directory} did not answer in {_ANSWER_S:.0f} s"
             sample = replace(sample, problem=why)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
@@ -28,16 +28,19 @@ def prepare(order: JobOrder, leaving: contextlib.ExitStack) -> Opened:
     """Take the lock, look at the target and make the directory, or record the reason against it."""
     opened = Opened(session=order.session, case=order.case)
     try:
-        target = _Target.of(order)
+        path = expand(order.target)
+        if _is_of_job(order):
+            # A link in it is the resource manager's own.
+            path = os.path.realpath(path)
         session = directory.session_dir(expand(order.target), order.session)
         opened = replace(opened, directory=os.path.join(session, order.case))
-        place = target.in_time(lambda: _place_to_lock(order, target))
+        place = _in_time(path, lambda: _place_to_lock(order, path))
         if place:
             locking.hold(order, place, leaving)
             opened = replace(opened, locked=True)
         if place is not None:
             restore_settings(order.restore)
-        return target.in_time(lambda: _enter(opened, order, target))
+        return _in_time(path, lambda: _enter(opened, order, path))
     except processes.NoAnswer as error:
         return replace(opened, failed=str(error))
     except (OSError, LustreError) as error:
@@ -50,62 +53,51 @@ def prepare(order: JobOrder, leaving: contextlib.ExitStack) -> Opened:
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class _Target:
-    """The directory of a target on this node."""
-
-    path: str
-    #: Whether the resource manager made it for this job.
-    of_job: bool
-
-    @classmethod
-    def of(cls, order: JobOrder) -> _Target:
-        path = expand(order.target)
-        if path == order.target:
-            return cls(path, False)
-        # A link in it is the resource manager's own.
-        return cls(os.path.realpath(path), True)
-
-    def in_time(self, work: Callable[[], T]) -> T:
-        return processes.call_in_time(self.path, work, PROGRAM_SECONDS)
+def _in_time(path: str, work: Callable[[], T]) -> T:
+    return processes.call_in_time(path, work, PROGRAM_SECONDS)
 
 
-def _place_to_lock(order: JobOrder, target: _Target) -> str | None:
+def _is_of_job(order: JobOrder) -> bool:
+    """Return whether a resource manager made the target for this job: a variable names it."""
+    return expand(order.target) != order.target
+
+
+def _place_to_lock(order: JobOrder, path: str) -> str | None:
     """Return the directory with the lock, see :func:`locking.place_of`; None unless the target is the declared file system.
 
     Raises as :func:`permission.permitted` does for both.
     """
-    if identity(order, [look(target.path)]).outcome is not Outcome.OK:
+    if identity(order, [look(path)]).outcome is not Outcome.OK:
         return None
     place = locking.place_of(order)
-    for written in {target.path, place or target.path}:
-        with permission.permitted(written, target.of_job):
+    for written in {path, place or path}:
+        with permission.permitted(written, _is_of_job(order)):
             pass
     return place
 
 
-def _enter(opened: Opened, order: JobOrder, target: _Target) -> Opened:
+def _enter(opened: Opened, order: JobOrder, path: str) -> Opened:
     """Return what the target is, with the case's directory made in it unless a guard refuses."""
-    lock.await_probes(target.path)
-    view, seen = looking.look_as_declared(target.path, order)
+    lock.await_probes(path)
+    view, seen = looking.look_as_declared(path, order)
     opened = replace(opened, view=view, directory_seen=seen)
     refused = refusals(_findings(view, seen, order))
     if refused:
         return replace(opened, refused=refused)
     made = directory.create(
-        target.path,
+        path,
         order.session,
         order.case,
         order.host,
         owner_process=list(order.process) if order.process else None,
-        of_job=target.of_job,
+        of_job=_is_of_job(order),
         time_limit_s=order.time_limit_s,
     )
     if seen is None:
         return opened
     # Lustre may put a new directory on another metadata target, and those above it may pass on an older default.
     try:
-        lov.adopt_default(made, target.path)
+        lov.adopt_default(made, path)
         seen = seen.at(passed_on(made, view.mount))
         refused = refusals(looking.on_lustre(view, seen, order))
     except LustreError as error:

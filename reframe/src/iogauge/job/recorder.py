@@ -33,13 +33,11 @@ from iogauge.plan.observations import (
     note,
 )
 
-#: Seconds between two looks. The seconds of a short phase are confirmed as finely as its looks follow each other. So looks
-#: are close to each other while a tool starts, and for some time from when its bytes or files begin to move. A look takes
-#: some 50 microseconds of a core.
+#: Seconds between two looks. The seconds of a short phase are contradicted as finely as its looks follow each other. So looks
+#: are close to each other for some time from when a phase begins. A look takes some 50 microseconds of a core.
 _PAUSE_S = 0.2
 _CLOSE_S = 0.01
-_STARTING_FOR_S = 10.0
-_BEGUN_FOR_S = 2.0
+_CLOSE_FOR_S = 5.0
 
 #: Lines that may wait before they are written.
 _WAITING = 50
@@ -51,9 +49,6 @@ EXACT = ("ext2", "ext3", "ext4", "xfs", "overlay")
 #: Looks that follow each other closely confirm the seconds of short phases, and so must be more exact.
 _EXACT_S = 0.01
 _CLOSE_EXACT_S = 0.002
-#: What moves after a tool has begun, and hardly before.
-_BEGUN_BYTES = 4 << 20
-_BEGUN_FILES = 20
 #: Looks at a task's program after which its preloaded libraries are noted: a wrapper may become the tool late.
 _LIBRARIES_AT = (3, 20, 100)
 #: The look at which all tasks of the node are looked at, once: the last of their processes, which are tools and not the
@@ -175,8 +170,7 @@ class Recorder:
         kinds = (MOVED, ASKED, LOADED, PRINTED)
         self._logs = {what: _Log(what, self._lines) for what in kinds}
         self._output = ""
-        self._starting, self._close_until = False, 0.0
-        self._total = self._at_begin = (0, 0)
+        self._close_until = 0.0
         self._task: int | None = None
         self._program, self._looks_at_task = "", 0
         self._asked_before = self._asked_most = (0, 0)
@@ -208,8 +202,7 @@ class Recorder:
         for _ in range(_TRIES):
             if self.look():
                 break
-        self._at_begin, self._starting = self._total, True
-        self._close_until = time.monotonic() + _STARTING_FOR_S
+        self._close_until = time.monotonic() + _CLOSE_FOR_S
 
     @property
     def pause_s(self) -> float:
@@ -228,7 +221,6 @@ class Recorder:
         self._look_at_output()
         self._look_at_task()
         if not self._looks:
-            self._notice_begin()
             return True
         now = time.clock_gettime(time.CLOCK_BOOTTIME)
         try:
@@ -243,8 +235,6 @@ class Recorder:
         if files:
             counts.append(files)
         self._logs[MOVED].note(now, counts)
-        self._total = moved.read + moved.written, files
-        self._notice_begin()
         return True
 
     def _late(self, began: float) -> bool:
@@ -295,16 +285,6 @@ class Recorder:
         if self._task is None:
             return []
         return _tree(self._task, most)
-
-    def _notice_begin(self) -> None:
-        """Look often for some time from now if the tool has begun since the phase did."""
-        moved = abs(self._total[0] - self._at_begin[0])
-        files = abs(self._total[1] - self._at_begin[1])
-        moved = max(moved, sum(self._asked_most))
-        begun = moved >= _BEGUN_BYTES or files >= _BEGUN_FILES
-        if self._starting and begun:
-            self._starting = False
-            self._close_until = time.monotonic() + _BEGUN_FOR_S
 
     def _inodes(self) -> int:
         """Return the inodes in use, 0 if the file system does not count them."""

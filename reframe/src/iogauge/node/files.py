@@ -203,14 +203,13 @@ class Held:
 class Sample(Plain):
     """Blocks of a repetition's files after the last write or read, and the files themselves.
 
-    ``direct`` means that all blocks were read with O_DIRECT. ``problem`` is why there is no sample.
+    ``problem`` is why there is no sample.
     """
 
     repetition: int
     after: Literal["write", "read"]
     blocks: tuple[Block, ...] = ()
     files: tuple[Held, ...] = ()
-    direct: bool = True
     problem: str = ""
 
 
@@ -239,14 +238,14 @@ def _open(path: str, direct: bool) -> int:
         return os.open(path, flags)
 
 
-def _read(path: str, offset: int) -> tuple[memoryview, bool]:
-    """Return a block, short at the end of the file, and whether O_DIRECT read it."""
+def _read(path: str, offset: int) -> memoryview:
+    """Return a block, short at the end of the file."""
     try:
-        return _block(path, offset, True), True
+        return _block(path, offset, True)
     except OSError as error:
         if error.errno != errno.EINVAL:
             raise
-    return _block(path, offset, False), False
+    return _block(path, offset, False)
 
 
 def _block(path: str, offset: int, direct: bool) -> memoryview:
@@ -314,8 +313,8 @@ def _held(directory: str, names: list[str], end: float) -> list[Held]:
 
 def take_sample(
     directory: str, known: Sequence[Block] | None = None, mapped: bool = True
-) -> tuple[list[Block], list[Held], bool]:
-    """Return blocks of the files below a directory, the files, and whether O_DIRECT read them all.
+) -> tuple[list[Block], list[Held]]:
+    """Return blocks of the files below a directory, and the files.
 
     Blocks and files are chosen at random; with ``known`` those blocks are read again. ``mapped``
     means that the file system's map of a file (FIEMAP) can be believed. Raises OSError.
@@ -326,13 +325,13 @@ def take_sample(
     if known is None:
         held = _held(directory, _files(directory, end), end)
         places = _blocks_of(held)
-    blocks, all_direct = [], True
+    blocks = []
     for file, offset in places:
         if time.monotonic() > end:
             break
         path = os.path.join(directory, file)
         try:
-            data, direct = _read(path, offset)
+            data = _read(path, offset)
         except FileNotFoundError:
             blocks.append(Block(file, offset, GONE))
             continue
@@ -340,9 +339,8 @@ def take_sample(
         if mapped:
             block = replace(block, kind=_kind(path, offset))
         blocks.append(block)
-        all_direct = all_direct and direct
     if not blocks and time.monotonic() > end:
         raise TimeoutError(
             errno.ETIMEDOUT, f"nothing was read in {_SECONDS:g} s", directory
         )
-    return blocks, held, all_direct
+    return blocks, held

@@ -23,7 +23,7 @@ from iogauge.core.untrusted import Plain
 from iogauge.node.counters import silent
 from iogauge.node.identity import uuid_of
 from iogauge.node.kernel import text
-from iogauge.node.mounts import cache_id, existing_parent, find_mount, fsname_of
+from iogauge.node.mounts import existing_parent, find_mount, fsname_of
 
 #: The kernel's description of each CPU.
 CPUS = Path("/sys/devices/system/cpu")
@@ -64,10 +64,6 @@ class Load(Plain):
     """One look at a node."""
 
     host: str
-    #: Kernel and mount, as in :class:`iogauge.node.view.View`.
-    cache_id: str = ""
-    #: Seconds since the epoch.
-    time: float
     #: The one-minute load.
     load1: float
     #: Number of the last line of the kernel's log, None if unreadable.
@@ -115,14 +111,7 @@ def kernel_log() -> str:
 
 def look(path: str) -> Load:
     """Look at this node and the file system of ``path``; unreadable data are left out."""
-    seen = Load(
-        host=os.uname().nodename,
-        time=time.time(),
-        load1=os.getloadavg()[0],
-        silent=silent(),
-    )
-    with contextlib.suppress(OSError):
-        seen = replace(seen, cache_id=cache_id(path))
+    seen = Load(host=os.uname().nodename, load1=os.getloadavg()[0], silent=silent())
     with contextlib.suppress(OSError):
         mount = find_mount(path)
         seen = replace(seen, uuid=uuid_of(existing_parent(path), mount))
