@@ -227,18 +227,19 @@ def hear(
         expected = plan.nodes
     elif phase.launch == "tasks":
         expected = plan.tasks
-    counts = TaskCounters(
+    asked_for, watched = None, 0
+    if run is not None:
+        asked_for = run.started, run.ended
+        for instant in asked:
+            if run.started <= instant.time <= run.ended:
+                watched = max(watched, instant.bytes_moved)
+    return TaskCounters(
         witnesses=tuple(told.get(f"{phase.name}.{repetition}", ())),
         expected=expected,
         of_tasks=not phase.on_servers,
+        asked_for=asked_for,
+        watched=watched,
     )
-    if run is None:
-        return counts
-    watched = 0
-    for instant in asked:
-        if run.started <= instant.time <= run.ended:
-            watched = max(watched, instant.bytes_moved)
-    return replace(counts, asked_for=(run.started, run.ended), watched=watched)
 
 
 def synced(

@@ -51,7 +51,6 @@ def placement(case: CaseView) -> Finding:
     saw, wrong = ["cores not known"], []
     if fewest:
         saw = [f"{per_node} task(s) on {fewest} core(s)"]
-        saw.append(f"load before the run {case.load or 0.0:.2f} x cores")
         if per_node > fewest and not wanted:
             wrong.append("lower scale.tasks_per_node")
     if evidence.bindings:

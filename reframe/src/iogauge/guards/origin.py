@@ -150,10 +150,10 @@ def tool_integrity(phase: PhaseView) -> Finding:
         if execution.view.plan.name == phase.plan.name:
             tasks_seen.add(execution.output.tasks)
             nodes_seen.add(execution.output.nodes)
-    named = [f"{version} in {versions[version]}" for version in sorted(versions)]
+    named = "; ".join(f"{name} in {versions[name]}" for name in sorted(versions))
     if len(versions) == 1:
-        named = list(versions)
-    ran = f"{tool} {'; '.join(named) or 'of unknown version'}"
+        named = "".join(versions)
+    ran = f"{tool} {named or 'of unknown version'}"
     nodes, tasks = case.plan.nodes, case.tasks_per_node * case.plan.nodes
     wrong = [f" with {count} task(s)" for count in tasks_seen - {None, tasks}]
     wrong += [f" on {count} node(s)" for count in nodes_seen - {None, nodes}]

@@ -82,14 +82,11 @@ def _layout(case: CaseView, striping: Striping) -> Finding:
 
 
 def _files(noted: Layouts) -> str:
-    """Return how many files were looked at, and what a sample proves (the rule of three)."""
+    """Return how many files were looked at."""
     count = len(noted.files)
     if count == noted.total:
         return f"{count} file(s)"
-    return (
-        f"{count} of {noted.total} files, chosen at random (what none of them shows, "
-        f"fewer than {3 / count:.1%} of all do, with 95 % confidence)"
-    )
+    return f"{count} of {noted.total} files, chosen at random"
 
 
 def _not_as_asked(case: CaseView, striping: Striping) -> list[str]:
