@@ -36,7 +36,7 @@ from iogauge.report import endings, export, history_table, outcome
 from iogauge.site import mistakes as site_mistakes
 from iogauge.site import references
 from iogauge.tools.fio import output as tools_output
-from iogauge.tools.ior.output import parse_json, rank_times_csv
+from iogauge.tools.ior.output import parse_json, with_rank_times
 from iogauge.tools.mdtest import parse as parse_mdtest
 from iogauge.tools.mdtest import parse_rank_csv
 from iogauge_extras.compare import logs, sides
@@ -341,10 +341,8 @@ def _round_samples():
 
 
 def _ior_ranks(data):
-    for one in (found := rank_times_csv(text_of(data))):
-        finite(one)
-        assert one.total_seconds and all(s > 0 for s in one.total_seconds)
-    return found
+    summary = _samples("samples/ior_i2.json")[0].decode()
+    return proper(with_rank_times(parse_json(summary), text_of(data)))
 
 
 def _runs_of_io500():
@@ -571,7 +569,7 @@ def _of_tool(name, files, parse, word):
 READERS = (
     *(_of_tool(*one) for one in _TOOLS),
     Reader(
-        "ior.rank_times_csv",
+        "ior.with_rank_times",
         _samples("samples/ior*.ranks.csv"),
         _ior_ranks,
         TOOL,

@@ -12,7 +12,7 @@ from iogauge.node.view import View
 from iogauge.plan.case import DIR, REP, Access, CasePlan, PhasePlan
 from iogauge.plan.stage import Opened
 from iogauge.tools.fio import output as tools_output
-from iogauge.tools.ior.output import parse_json, rank_times_csv, with_rank_times
+from iogauge.tools.ior.output import parse_json, with_rank_times
 from support.project import SAMPLES
 
 METRICS = (Metric("write_bw", "MiB/s"), Metric("read_iops", "ops/s"))
@@ -43,7 +43,7 @@ VIEW = View(
 
 def parse_ior(printed):
     output = parse_json(printed.result, printed.stdout)
-    return with_rank_times(output, rank_times_csv(printed.ranks))
+    return with_rank_times(output, printed.ranks)
 
 
 def parse_fio(printed):

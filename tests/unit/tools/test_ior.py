@@ -6,7 +6,7 @@ import pytest
 
 from iogauge.core.measurement import ToolOutputError
 from iogauge.tools.ior.options import parse_help
-from iogauge.tools.ior.output import parse_json, rank_times_csv, with_rank_times
+from iogauge.tools.ior.output import parse_json, with_rank_times
 from support.project import SAMPLES
 
 GOOD = [
@@ -162,11 +162,12 @@ def test_every_truncation_is_refused(name):
 # --- rank details and help ------------------------------------------------------------------------
 
 
+RANKS = sample("ior_i2.ranks.csv")
+
+
 def test_rank_times():
-    ranks = rank_times_csv(sample("ior_i2.ranks.csv"))
-    assert [entry.operation for entry in ranks] == ["write", "read", "write", "read"]
-    assert ranks[0].total_seconds == (3.0338764191e-03, 3.0329227448e-03)
-    output = with_rank_times(parse_json(sample("ior_i2.json")), ranks)
+    output = with_rank_times(parse_json(sample("ior_i2.json")), RANKS)
+    assert [phase.name for phase in output.phases] == ["write", "read", "write", "read"]
     assert output.phases[0].rank_seconds == (3.0338764191e-03, 3.0329227448e-03)
 
 
@@ -174,39 +175,32 @@ def test_worlds_of_one_task_that_wrote_one_summary():
     """Under the launcher of another MPI: the last summary is left, and the rank details of all."""
     alone = parse_json(sample("ior_wonly.json"))
     alone = replace(alone, tasks=1, phases=alone.phases[:1])
-    (one, *_) = rank_times_csv(sample("ior_i2.ranks.csv"))
-    with pytest.raises(
-        ToolOutputError, match=r"2 phases, .* has 1: .* use the matching mpirun"
-    ):
-        with_rank_times(alone, [one, one])
-    with pytest.raises(ToolOutputError, match=r"2 phases, but the summary has 1$"):
-        with_rank_times(replace(alone, tasks=2), [one, one])
+    header, first = RANKS.splitlines()[:2]
+    rows = f"{header}\n{first}\n{first}\n"
+    with pytest.raises(ToolOutputError, match=r"2 rows, .* use the matching mpirun"):
+        with_rank_times(alone, rows)
+    with pytest.raises(ToolOutputError, match=r"of another run$"):
+        with_rank_times(replace(alone, tasks=2), rows)
 
 
 def test_truncated_rank_times():
-    output, text = parse_json(sample("ior_i2.json")), sample("ior_i2.ranks.csv")
-    for length in range(len(text) - 1):
+    output = parse_json(sample("ior_i2.json"))
+    for length in range(len(RANKS)):
         with pytest.raises(ToolOutputError):
-            with_rank_times(output, rank_times_csv(text[:length]))
+            with_rank_times(output, RANKS[:length])
 
 
 @pytest.mark.parametrize(
     "text, message",
     [
-        ("a,b\n", "unknown header"),
-        (
-            sample("ior_i2.ranks.csv").replace("write,1,", "write,2,", 1),
-            "rank 2 is out of order",
-        ),
-        (
-            sample("ior_i2.ranks.csv").replace("3.0338764191e-03", "nan", 1),
-            "line 2 is damaged",
-        ),
+        (RANKS.replace("access,", "a,", 1), "8 rows, expected 2 in order"),
+        (RANKS.replace("write,1,", "write,2,", 1), "8 rows, expected 2 in order"),
+        (RANKS.replace("3.0338764191e-03", "nan", 1), "a row is damaged: 'write,0,nan"),
     ],
 )
 def test_damaged_rank_times(text, message):
     with pytest.raises(ToolOutputError, match=message):
-        rank_times_csv(text)
+        with_rank_times(parse_json(sample("ior_i2.json")), text)
 
 
 def test_help():

@@ -22,7 +22,7 @@ from iogauge.evidence.model import SECONDS
 from iogauge.node.lustre.request import Layout, Pins
 from iogauge.plan import case
 from iogauge.tools.ior.options import MISMATCH, IorOptions
-from iogauge.tools.ior.output import parse_json, rank_times_csv, with_rank_times
+from iogauge.tools.ior.output import parse_json, with_rank_times
 
 WRITE = Metric("write_bw", "MiB/s")
 READ = Metric("read_bw", "MiB/s")
@@ -43,7 +43,7 @@ def _parse(printed: case.Printed) -> ToolOutput:
     output = parse_json(printed.result, printed.stdout)
     if not printed.ranks:
         return output
-    return with_rank_times(output, rank_times_csv(printed.ranks))
+    return with_rank_times(output, printed.ranks)
 
 
 def _option(words: Sequence[str], flag: str) -> str | None:

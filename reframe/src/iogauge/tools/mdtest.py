@@ -268,91 +268,43 @@ def parse_rank_csv(text: str, tasks: int) -> tuple[Phase, ...]:
     ``rank_seconds`` are without the barrier. The columns "Directory read" are left out: mdtest does not read directories, and
     writes a rate of inf in 0 s there. So are the trees, which rank 0 makes alone. Raises :class:`ToolOutputError`.
     """
-    where = "mdtest rank details"
-    if not text.strip():
-        raise ToolOutputError(f"{where}: the file is empty")
-    lines = text.split("\n")
-    if lines[-1] != "":
+    header, *rows = [line.split(",") for line in text.split("\n")]
+    # The rows of ranks lack the two columns of each tree. Behind the last line end is nothing.
+    wanted = [("all", len(header))]
+    wanted += [(str(rank), len(header) - 4) for rank in range(tasks)]
+    if [(row[0], len(row)) for row in rows] != [*wanted, ("", 1)]:
         raise ToolOutputError(
-            f"{where}: cut off in line {len(lines)}: {excerpt(lines[-1])!r}"
+            f"mdtest rank details: {len(rows) - 1} rows, expected a row 'all' and whole ones of {tasks} ranks: cut off, damaged, "
+            f"or of another run; they begin: {excerpt(text)}"
         )
-    header = lines[0].split(",")
-    names = [cell[5:] for cell in header[2::2] if cell.startswith("rate-")]
-    expected = ["rank", "items"] + [
-        f"{kind}-{name}" for name in names for kind in ("rate", "time")
-    ]
-    if header != expected or not names or any(name not in PHASES for name in names):
-        raise ToolOutputError(f"{where}: unknown header {excerpt(lines[0])!r}")
-    rows = [
-        _rank_row(line, number, names) for number, line in enumerate(lines[1:-1], 2)
-    ]
-    if [label for label, _ in rows].count("all") != 1 or rows[0][0] != "all":
-        raise ToolOutputError(
-            f"{where}: expected one row 'all', in front of those of the ranks"
-        )
-    own = [cells for _, cells in rows[1:]]
-    for rank, (label, _) in enumerate(rows[1:]):
-        if label != str(rank):
-            raise ToolOutputError(f"{where}: rank {label} is out of order")
-    if len(own) != tasks:
-        raise ToolOutputError(f"{where}: {len(own)} ranks, expected {tasks}")
-    return _rank_phases(names, rows[0][1], own)
-
-
-def _rank_phases(
-    names: Sequence[str],
-    overall: Sequence[tuple[float, float] | None],
-    own: Sequence[Sequence[tuple[float, float] | None]],
-) -> tuple[Phase, ...]:
-    """Return the phases of the rank details: the row of all ranks, and the rows of each."""
-    where = "mdtest rank details"
     phases = []
-    for column, name in enumerate(names):
-        of_all = overall[column]
-        if of_all is None or name.startswith("Tree"):
+    for name, phase in PHASES.items():
+        rates, times = f"rate-{name}", f"time-{name}"
+        if name == "Directory read" or name.startswith("Tree") or rates not in header:
             continue
-        timed = [cells[column] for cells in own]
-        if None in timed:
-            raise ToolOutputError(f"{where}: {name!r} lacks {timed.count(None)} ranks")
-        rate, seconds = of_all
-        phase = Phase(
-            PHASES[name],
-            {"rate": Quantity(rate, "ops/s")},
-            seconds,
-            operations=round(rate * seconds),
-            rank_seconds=tuple(cell[1] for cell in timed if cell),
+        column = header.index(rates)
+        cells = [row[column : column + 2] for row in rows[:-1]]
+        if header[column + 1] != times or not any(cells[0]):
+            continue
+        figures = [(_number(rate, name), _number(time, name)) for rate, time in cells]
+        (rate, seconds), *own = figures
+        phases.append(
+            Phase(
+                phase,
+                {"rate": Quantity(rate, "ops/s")},
+                seconds,
+                operations=round(rate * seconds),
+                rank_seconds=tuple(time for _, time in own),
+            )
         )
-        phases.append(phase)
     if not phases:
-        raise ToolOutputError(f"{where}: the row 'all' is empty: no phase ran")
+        raise ToolOutputError("mdtest rank details: no phase ran")
     return tuple(phases)
 
 
-def _rank_row(
-    line: str, number: int, names: Sequence[str]
-) -> tuple[str, list[tuple[float, float] | None]]:
-    """Return a row's label, and its (rate, seconds) by phase; ranks' rows lack the tree phases."""
-    where = f"mdtest rank details: line {number}"
-    label, *rest = line.split(",")
-    if label != "all" and not re.fullmatch(r"0|[1-9]\d{0,8}", label):
-        raise ToolOutputError(f"{where}: unknown row {excerpt(line)!r}")
-    phases = len(names)
-    if label != "all":
-        phases -= 2
-    expected = 1 + 2 * phases
-    if len(rest) != expected:
-        raise ToolOutputError(f"{where}: {len(rest)} values, expected {expected}")
-    cells: list[tuple[float, float] | None] = []
-    for name, rate, seconds in zip(names, rest[1::2], rest[2::2], strict=False):
-        if name == "Directory read" or (not rate and not seconds):
-            cells.append(None)
-            continue
-        pair = []
-        for cell in (rate, seconds):
-            if not _CELL.fullmatch(cell) or not 0 < float(cell) < math.inf:
-                raise ToolOutputError(
-                    f"{where}: {excerpt(rate)!r} and {excerpt(seconds)!r}, expected numbers above 0"
-                )
-            pair.append(float(cell))
-        cells.append((pair[0], pair[1]))
-    return label, cells
+def _number(cell: str, name: str) -> float:
+    if not _CELL.fullmatch(cell) or not 0 < float(cell) < math.inf:
+        raise ToolOutputError(
+            f"mdtest rank details: {name} is {excerpt(cell)!r}, expected numbers above 0"
+        )
+    return float(cell)

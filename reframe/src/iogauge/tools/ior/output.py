@@ -15,7 +15,7 @@ IOR's numbers (``ReduceIterResults`` in ior.c):
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final
 
 from iogauge.core.measurement import Phase, Quantity, ToolOutput, ToolOutputError
@@ -279,72 +279,37 @@ _RANK_ROW: Final = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class RankTimes:
-    """Seconds of every task in one phase, by rank, from open to close."""
-
-    operation: str
-    total_seconds: tuple[float, ...]
-
-
-def rank_times_csv(text: str) -> tuple[RankTimes, ...]:
-    """Parse ``-O saveRankPerformanceDetailsCSV``: one entry for each phase, in IOR's order.
+def with_rank_times(output: ToolOutput, text: str) -> ToolOutput:
+    """Return the output with ``rank_seconds`` (open to close) in every phase, from ``-O saveRankPerformanceDetailsCSV``.
 
     IOR gathers the rows in rank order after every phase (``StoreRankInformation`` in ior.c).
-    Raises :class:`ToolOutputError`.
+    Raises :class:`ToolOutputError` if they are damaged, or of another output.
     """
-    where = "IOR rank details"
-    lines = text.split("\n")
-    if not text.strip():
-        raise ToolOutputError(f"{where}: the file is empty")
-    if lines[0] != _RANK_HEADER:
-        raise ToolOutputError(f"{where}: unknown header {excerpt(text, 1)!r}")
-    if lines[-1] != "":
-        raise ToolOutputError(
-            f"{where}: cut off in line {len(lines)}: {excerpt(lines[-1])!r}"
-        )
-    groups: list[tuple[str, list[float]]] = []
-    for number, line in enumerate(lines[1:-1], start=2):
-        match = _RANK_ROW.fullmatch(line)
-        if match is None:
+    header, *rows = text.split("\n")
+    tasks, seconds = output.tasks or 0, list[float]()
+    found: list[tuple[str, str]] = []
+    for row in rows[:-1]:
+        match = _RANK_ROW.fullmatch(row)
+        if match is None or not 0 < float(match[3]) < math.inf:
             raise ToolOutputError(
-                f"{where}: line {number} is damaged: {excerpt(line)!r}"
+                f"IOR rank details: a row is damaged: {excerpt(row)!r}"
             )
-        rank, total = int(match[2]), float(match[3])
-        if rank == 0:
-            groups.append((match[1], []))
-        if not groups or groups[-1][0] != match[1] or len(groups[-1][1]) != rank:
-            raise ToolOutputError(
-                f"{where}: line {number}: rank {rank} is out of order"
-            )
-        if not 0 < total < math.inf:
-            raise ToolOutputError(f"{where}: line {number}: expected times above 0")
-        groups[-1][1].append(total)
-    if not groups:
-        raise ToolOutputError(f"{where}: a header but no rows: no phase was finished")
-    return tuple(RankTimes(name, tuple(total)) for name, total in groups)
-
-
-def with_rank_times(output: ToolOutput, ranks: Sequence[RankTimes]) -> ToolOutput:
-    """Return the output with ``rank_seconds`` (open to close) in every phase.
-
-    Raises :class:`ToolOutputError` if the rank details belong to another output.
-    """
-    operations = [entry.operation for entry in ranks]
-    if operations != [phase.name for phase in output.phases]:
+        found.append((match[1], match[2]))
+        seconds.append(float(match[3]))
+    wanted = []
+    for phase in output.phases:
+        wanted += [(phase.name, str(rank)) for rank in range(tasks)]
+    if header != _RANK_HEADER or rows[-1:] != [""] or found != wanted:
         why = ""
         # Worlds of one task append to one file of rank details, and overwrite each other's summary.
-        if output.tasks == 1 and len(ranks) > len(output.phases):
+        if tasks == 1 and len(found) > len(wanted):
             why = f": {OTHER_MPI}"
         raise ToolOutputError(
-            f"IOR rank details: {len(ranks)} phases, but the summary has {len(output.phases)}{why}"
+            f"IOR rank details: {len(found)} rows, expected {tasks} in order for each of {len(output.phases)} phases: cut off, "
+            f"damaged, or of another run{why}"
         )
     phases = []
-    for phase, entry in zip(output.phases, ranks, strict=True):
-        if len(entry.total_seconds) != output.tasks:
-            raise ToolOutputError(
-                f"IOR rank details: {len(entry.total_seconds)} ranks in {phase.name}, but IOR ran "
-                f"{output.tasks} tasks"
-            )
-        phases.append(replace(phase, rank_seconds=entry.total_seconds))
+    for number, phase in enumerate(output.phases):
+        own = seconds[number * tasks : (number + 1) * tasks]
+        phases.append(replace(phase, rank_seconds=tuple(own)))
     return replace(output, phases=tuple(phases))
