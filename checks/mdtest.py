@@ -22,28 +22,6 @@ class MdtestHard(MdtestCheck):
     tree = {"time_unique_dir": True}
 
 
-#: Bytes of a file, and the tree.
-_SHAPES = {
-    "shared-empty": (0, {}),
-    "shared-64KiB": (65536, {}),
-    "unique-3901": (3901, {"unique_dir": True, "leaf_only": True}),
-    "unique-64KiB": (65536, {"unique_dir": True, "leaf_only": True}),
-}
-
-
-@rfm.simple_test
-class MdtestShape(MdtestCheck):
-    descr = "Files of another size in directories of another shape"
-    tags = {"mdtest", "weekly", "acceptance"}
-    share = 4
-
-    shape = parameter(list(_SHAPES), loggable=True)
-
-    @run_after("init")
-    def choose(self):
-        self.file_bytes, self.tree = _SHAPES[self.shape]
-
-
 def _on_lustre(extras):
     return extras.target.striped_by == "lustre"
 

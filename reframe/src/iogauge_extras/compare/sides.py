@@ -173,20 +173,9 @@ def _is_of(record: Record, name: str) -> bool:
     return name in (record.stack.get("name"), record.stack.get("fingerprint"))
 
 
-@dataclass(frozen=True, slots=True)
-class _Key:
-    """What belongs together on both sides."""
-
-    #: Partition, if both sides have the same several ones.
-    place: str
-    #: Check, parameters and variant.
-    case: str
-    metric: str
-
-
-#: The runs of a metric.
+#: The runs of a metric, and all metrics by the name of their case and their own.
 _Runs = Sequence[tuple[Record, MetricRecord]]
-_Metrics = Mapping[_Key, _Runs]
+_Metrics = Mapping[tuple[str, str], _Runs]
 
 
 def _metrics(side: Side, apart: bool) -> _Metrics:
@@ -194,24 +183,26 @@ def _metrics(side: Side, apart: bool) -> _Metrics:
 
     Raises :class:`CompareError` if a case was measured in several places that are not told apart.
     """
-    found: dict[_Key, list[tuple[Record, MetricRecord]]] = {}
+    found: dict[tuple[str, str], list[tuple[Record, MetricRecord]]] = {}
     for record in side.records:
         if record.confirms:
             continue
-        parameters = [f"{k}={v}" for k, v in sorted(record.parameters.items())]
-        case = " ".join([record.check, *parameters, _variant(record)])
-        place = record.partition if apart else ""
+        variant = place = ""
+        if record.variant not in (None, "", "sound"):
+            variant = str(record.variant)
+        if apart:
+            place = record.partition
+        case = " ".join(filter(None, (place, record.short_name, variant)))
         for metric in record.metrics:
             if metric.verdict.is_valid and metric.median > 0:
-                key = _Key(place, case, metric.name)
-                found.setdefault(key, []).append((record, metric))
-    for key, runs in found.items():
+                found.setdefault((case, metric.name), []).append((record, metric))
+    for (case, _), runs in found.items():
         places = {_place(record): record for record, _ in runs}
         if len(places) > 1:
             words = side.name if "=" in side.name else f"session={side.name}"
             record = runs[0][0]
             raise CompareError(
-                f"{side.name}: {key.case.strip()} was measured as {', '.join(places)}: choose one of them, for example "
+                f"{side.name}: {case} was measured as {', '.join(places)}: choose one of them, for example "
                 f"{words},partition={record.partition},tier={record.tier},nodes={record.nodes}"
             )
     return found
@@ -220,17 +211,6 @@ def _metrics(side: Side, apart: bool) -> _Metrics:
 def _place(record: Record) -> str:
     """Return where and at which scale a record was made."""
     return f"{record.where} {record.environment} (tier {record.tier}, {count(record.nodes, 'node')})"
-
-
-def _name(key: _Key, runs: _Runs) -> str:
-    """Return the case as all tables name it, after its partition if both sides have several."""
-    record = runs[0][0]
-    return " ".join(filter(None, (key.place, record.short_name, _variant(record))))
-
-
-def _variant(record: Record) -> str:
-    """Return the variant of a case if it is not the usual one."""
-    return "" if record.variant in (None, "", "sound") else str(record.variant)
 
 
 def contrast(a: Side, b: Side) -> Contrast:
@@ -247,20 +227,20 @@ def contrast(a: Side, b: Side) -> Contrast:
     first: list[Record] = []
     second: list[Record] = []
     for key, runs in mine.items():
-        name = f"{_name(key, runs)} {key.metric}"
+        name = " ".join(key)
         if key not in other:
             alone.append(f"A: {name}")
             continue
         try:
-            ratios.append(_ratio(key, runs, other[key]))
+            ratios.append(_ratio(key[0], runs, other[key]))
         except UnitError:
             notes.append(f"{name}: the units have nothing in common")
             continue
         first += [record for record, _ in runs]
         second += [record for record, _ in other[key]]
-    for key, runs in other.items():
+    for key in other:
         if key not in mine:
-            alone.append(f"B: {_name(key, runs)} {key.metric}")
+            alone.append(f"B: {' '.join(key)}")
     if not ratios:
         raise CompareError(
             f"{a.name} and {b.name} have no valid metric of the same case in common (A has {len(mine)}, B "
@@ -289,7 +269,7 @@ def _refused(side: Side) -> str:
     return ""
 
 
-def _ratio(key: _Key, mine: _Runs, other: _Runs) -> Ratio:
+def _ratio(case: str, mine: _Runs, other: _Runs) -> Ratio:
     """Return the ratio of one metric; raises UnitError if the units cannot be converted."""
     unit, better = mine[-1][1].unit, mine[-1][1].better
     first = [convert(metric.median, metric.unit, unit) for _, metric in mine]
@@ -308,8 +288,8 @@ def _ratio(key: _Key, mine: _Runs, other: _Runs) -> Ratio:
         elif (low > 1) == (better == "more"):
             mark = "better"
     return Ratio(
-        case=_name(key, mine),
-        metric=key.metric,
+        case=case,
+        metric=mine[-1][1].name,
         unit=unit,
         a=a,
         b=b,

@@ -43,8 +43,6 @@ class FioJob:
     #: Size of a file, or of a process's part of the shared file.
     file_bytes: int
     directory: str = DIRECTORY
-    #: Files of each process.
-    files: int = 1
     engine: Engine = "psync"
     #: Requests in flight of each process.
     iodepth: int = 1
@@ -75,7 +73,7 @@ class FioJob:
     @property
     def bytes_total(self) -> int:
         """Return the bytes of all files of all processes of one fio."""
-        return self.file_bytes * self.files * self.numjobs
+        return self.file_bytes * self.numjobs
 
     def job_file(self) -> str:
         """Return the text of the job file."""
@@ -105,7 +103,7 @@ class FioJob:
             "rw": self.pattern,
             "bs": size(self.block_bytes),
             "filesize": size(whole),
-            "nrfiles": self.files,
+            "nrfiles": 1,
             "numjobs": self.numjobs,
             "group_reporting": True,
             "fallocate": "none",
