@@ -104,15 +104,18 @@ _LOOKS: Final[dict[State, tuple[str, str]]] = {
     "ok": ("ok", "green"),
     "detail": ("", ""),
     "note": ("note", "yellow"),
-    "problem": ("to do", "red"),
 }
 
 
 def show_answers(answers: Iterable[Answer], everything: bool = False) -> int:
-    """Print notes, then what is to be done; return how many things are to be done."""
+    """Print notes, then what is to be done, in order; return how many things are to be done."""
     states = grouped(dict.fromkeys(answers), lambda line: line.state)
     for state, (word, style) in _LOOKS.items():
         for line in states.get(state, ()):
-            if everything or state in ("note", "problem"):
+            if everything or state == "note":
                 say(f"{word:<5} {line}", style)
-    return len(states.get("problem", ()))
+    problems = states.get("problem", [])
+    for number, line in enumerate(problems, 1):
+        say(f"to do {number} {line.subject}: {line.text}", "red")
+        say(f"  -> {line.remedy or 'correct the file'}")
+    return len(problems)
