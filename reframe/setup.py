@@ -18,7 +18,7 @@ HELD = (
     "site-configs/settings.py",
     "site-configs/*/*.yaml",
     "environments/*/*.yaml",
-    "ci/repository/*",
+    "ci/repository/**/*",
     "docs/checks.md",
     "docs/keys.md",
 )

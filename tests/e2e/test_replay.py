@@ -216,10 +216,10 @@ class Replay(Rig):
                 ]
         for environment in data["environments"]:
             extras = environment["extras"]
-            planned = stack.planned(ROOT / "environments", extras.pop("stack"))
-            environment["features"] = list(planned.features)
-            if planned.darshan:
-                extras["darshan"] = planned.darshan
+            planned = stack.planned(
+                ROOT / "environments", extras.pop("stack"), environment["features"]
+            )
+            extras["darshan"] = planned.darshan
         return data
 
     def environment(self, **extra):

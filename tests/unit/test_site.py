@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from iogauge.cases import configuration
-from iogauge.site import folders
+from iogauge.site import folders, settings
 from iogauge.site import mistakes as mistakes_of
 from support.stack import write_facts
 
@@ -287,6 +287,21 @@ def load_site(folder, data):
     (folder / "good" / "settings.yaml").write_text(yaml.safe_dump(data))
     (environment,) = configuration.load(folder)["environments"]
     return environment
+
+
+@pytest.mark.parametrize("runs, features", [(False, ["fio"]), (True, [])])
+def test_what_is_declared_of_a_stack_is_listed_until_it_is_built_and_does_not_run(
+    tmp_path, monkeypatch, runs, features
+):
+    monkeypatch.setenv("IOGAUGE_HOME", str(tmp_path / "home"))
+    data = with_stack("absent")
+    data["environments"][0]["features"] = ["fio"]
+    (tmp_path / "good").mkdir()
+    (tmp_path / "good" / "settings.yaml").write_text(yaml.safe_dump(data))
+    read, _ = settings.read_site(tmp_path / "good", runs=runs)
+    (environment,) = read["environments"]
+    assert environment.get("features", []) == features
+    assert "there is no" in environment["extras"]["not_installed"]
 
 
 def test_an_environment_gets_what_its_stack_has_built(tmp_path, monkeypatch):

@@ -1,7 +1,6 @@
 """The facts of an installed stack."""
 
 import copy
-import json
 
 import pytest
 
@@ -41,39 +40,3 @@ def test_a_program_of_a_view_leads_to_its_stack(tmp_path):
         tmp_path / ".spack-env" / "stack.json"
     )
     assert stack.of_program("/usr/bin/fio") is None
-
-
-@pytest.mark.parametrize(
-    "specs, features",
-    [
-        ("[iogauge-stack@2026.2+io500~darshan]", "fio io500 ior"),
-        ("[iogauge-stack@2026.2]", "darshan fio io500 ior"),
-        (
-            "[iogauge-stack ~io500 ~darshan hdf5=true ^openmpi+lustre]",
-            "fio ior ior-hdf5",
-        ),
-        ("[ior@4.0.0 +ncmpi, fio]", "fio ior ior-ncmpi"),
-        ("[io500@isc26_v2]", "io500"),
-        ("[iogauge.fio@3.42]", "fio"),
-        ("[matrix: [[ior], [+hdf5], ['%gcc']]]", "ior ior-hdf5"),
-        ("[$tools], definitions: [{tools: [fio, ior]}]", "fio ior"),
-        ("[{group: io, specs: [fio]}]", "fio"),
-    ],
-)
-def test_a_plan_knows_specs_as_spack_writes_them(tmp_path, specs, features):
-    (tmp_path / "site").mkdir()
-    (tmp_path / "site/spack.yaml").write_text(f"spack: {{specs: {specs}}}\n")
-    of_ior = {"ior-mpiio", "mdtest"}
-    assert {*stack.planned(tmp_path, "site").features} - of_ior == {*features.split()}
-
-
-def test_a_solved_environment_is_planned_by_its_lock_file(tmp_path):
-    (tmp_path / "site").mkdir()
-    (tmp_path / "site/spack.yaml").write_text("spack: {specs: [$elsewhere]}\n")
-    with pytest.raises(stack.StackError, match="none of its specs brings a benchmark"):
-        stack.planned(tmp_path, "site")
-    solved = {"i": {"name": "ior", "parameters": {"ncmpi": True, "hdf5": False}}}
-    lock = {"concrete_specs": {**solved, "f": {"name": "io500"}}}
-    (tmp_path / "site/spack.lock").write_text(json.dumps(lock))
-    features = {*stack.planned(tmp_path, "site").features}
-    assert features >= {"ior", "ior-ncmpi", "io500"} and "fio" not in features

@@ -28,9 +28,8 @@ import os
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from types import MappingProxyType, SimpleNamespace
-from typing import Any, Final, cast, get_args
+from typing import Any, cast, get_args
 
 import reframe as rfm
 import reframe.core.builtins as builtins
@@ -41,7 +40,7 @@ from reframe.core.logging import getperflogger
 from reframe.utility import nodelist_abbrev
 
 from iogauge.core import paths, vocabulary
-from iogauge.core.measurement import Metric, Reference
+from iogauge.core.measurement import Metric
 from iogauge.core.text import visible, visible_lines
 from iogauge.core.vocabulary import Fingerprint, Value
 from iogauge.evidence import fingerprint, model
@@ -55,28 +54,6 @@ from iogauge.site import reference_notes
 from iogauge.site.extras import PartitionExtras
 from iogauge.site.references import References
 from iogauge.site.topology import Ceiling
-
-#: Significant digits of what ReFrame gets: more say nothing, and are unpleasant to read.
-_DIGITS: Final = 6
-
-
-def _short(value: float) -> float:
-    return float(f"{value:.{_DIGITS}g}")
-
-
-def _rounded(
-    median: float | None, reference: Reference | None
-) -> tuple[float | None, Reference | None]:
-    """Return a median and its reference for ReFrame, rounded if that decides the same."""
-    if median is None:
-        return None, reference
-    if reference is None:
-        return _short(median), None
-    rounded = replace(reference, value=_short(reference.value))
-    if rounded.met_by(_short(median)) != reference.met_by(median):
-        return median, reference
-    return _short(median), rounded
-
 
 # ReFrame reads and sets its deprecated alias `variables` in each instance. Each time it reads the sources of the whole stack
 # for a warning, which nobody sees: 60 % of the time of a listing with many cases.
@@ -144,14 +121,6 @@ class JudgedCheck(rfm.RunOnlyRegressionTest):
     def promise(self) -> tuple[Metric, ...]:
         """Return the metrics that the scenario measures at any scale, each in one unit; references may name no others."""
         raise TypeError(f"{type(self).__name__} must define promise()")
-
-    def probes(self, metric: Metric) -> Mapping[str, float]:
-        """Return a metric's values by name of its parts, for the record; empty without parts."""
-        return {}
-
-    def rounds(self, metric: Metric) -> Sequence[Mapping[str, float]]:
-        """Return what :meth:`probes` sums up: each round, in the order of measuring."""
-        return ()
 
     # What a scenario may use.
 
@@ -264,9 +233,9 @@ class JudgedCheck(rfm.RunOnlyRegressionTest):
         scope: dict[str, Any] = {}
         for decided in self._judgement.metrics:
             metric = decided.metric
-            median, reference = _rounded(decided.median, decided.reference)
+            reference = decided.reference
             self.perf_variables[metric.name] = sn.make_performance_function(
-                sn.defer(median), metric.unit
+                sn.defer(decided.median), metric.unit
             )
             if reference is None or decided.verdict not in (
                 Verdict.PASS,
@@ -473,15 +442,5 @@ class JudgedCheck(rfm.RunOnlyRegressionTest):
 
     def _metric_record(self, decided: MetricVerdict) -> MetricRecord:
         metric = decided.metric
-        ceiling, ceiling_from = None, None
-        limit = self._ceiling(metric)
-        if limit is not None:
-            ceiling, ceiling_from = limit.value, limit.limited_by
-        return MetricRecord.of(
-            decided,
-            ceiling=ceiling,
-            ceiling_from=ceiling_from,
-            cold=self._cold.get(metric.name),
-            probes=self.probes(metric),
-            rounds=self.rounds(metric),
-        )
+        cold = self._cold.get(metric.name)
+        return MetricRecord.of(decided, self._ceiling(metric), cold)

@@ -23,6 +23,7 @@ from iogauge.core.groups import grouped
 from iogauge.core.paths import history_dir, state_dir
 from iogauge.core.units import format_bytes
 from iogauge.evidence import complaints
+from iogauge.node.mounts import space_of
 from iogauge.records import journal, names
 from iogauge.records.record import Record, short_name
 from iogauge.records.selected import Selected, Unmeasured, save_unmeasured, selection
@@ -326,9 +327,7 @@ def _choose_size(target: str) -> None:
     """Set the size of a case by the speed of the target, if the probe can write; end the command if it may not."""
     try:
         speed = write_probe(target)
-        size = processes.call_in_time(
-            target, lambda: machine.quick_case_bytes(speed, target)
-        )
+        room = processes.call_in_time(target, lambda: space_of(target))
     except lock.Occupied as error:
         warn(f"{target}: the probe is left out: {error}")
         return
@@ -339,6 +338,7 @@ def _choose_size(target: str) -> None:
             text = f"{check.subject}: {check.text}: {check.remedy}"
         warn(text)
         raise typer.Exit(1) from error
+    size = machine.quick_bytes(speed, room)
     os.environ["IOGAUGE_CASE_BYTES"] = f"{size} B"
     say(
         f"target {target}: about {format_bytes(speed)}/s, so {format_bytes(size)} a case"

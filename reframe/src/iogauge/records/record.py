@@ -25,6 +25,7 @@ from iogauge.core.text import digest, visible
 from iogauge.evidence.fingerprint import DIVIDING, series_subset
 from iogauge.guards.finding import Finding
 from iogauge.judge.verdict import MetricVerdict, Verdict
+from iogauge.site.topology import Ceiling
 
 
 def _taken(source: object, *names: str) -> dict[str, Any]:
@@ -175,28 +176,20 @@ class MetricRecord(Form):
     def of(
         cls,
         decided: MetricVerdict,
-        *,
-        ceiling: float | None,
-        ceiling_from: str | None,
+        limit: Ceiling | None,
         cold: float | None,
-        probes: Mapping[str, float],
-        rounds: Sequence[Mapping[str, float]] = (),
     ) -> MetricRecord:
-        """Return the record of a verdict, with the values of the warm-up (``cold``), of each part
-        (``probes``), and of each part in every round.
-        """
+        """Return the record of a verdict, with its ceiling and the value of the warm-up (``cold``)."""
         metric, reference = decided.metric, decided.reference
         return cls.new(
             # The median is None for a verdict without samples, which is read as damaged.
             **_taken(decided, "samples", "median", "spread", "verdict", "reason"),
             **_taken(metric, "name", "unit", "better"),
             cold=cold,
-            probes=probes or None,
-            rounds=rounds or None,
             notes=decided.notes or None,
             open=decided.open or None,
-            ceiling=ceiling,
-            ceiling_from=ceiling_from,
+            ceiling=limit.value if limit else None,
+            ceiling_from=limit.limited_by if limit else None,
             reference=ReferenceRecord.of(reference) if reference else None,
         )
 

@@ -16,7 +16,7 @@ from iogauge.core import processes, vocabulary
 from iogauge.node.host import usable_cores
 from iogauge.node.kernel import memory_bytes
 from iogauge.node.kinds import kind_of
-from iogauge.node.mounts import Space, space_of
+from iogauge.node.mounts import Space
 from iogauge.site.programs import machine, mpi_environment
 from iogauge.tools.mpi import dialect_of
 
@@ -117,15 +117,26 @@ def _target(path: str, view: View) -> dict[str, Any]:
     return target
 
 
-def _limits(kind: str, room: Space) -> dict[str, Any]:
-    """Return the limits of quick cases, which take a twentieth of the room unless IOGAUGE_CASE_BYTES requests more."""
+def quick_bytes(wanted: float, room: Space, most: int = QUICK_BYTES) -> int:
+    """Return the bytes of a quick case, whole MiB: what is wanted, a twentieth of the free space at most."""
+    size = min(int(wanted), room.bytes_free // 20, most)
+    return max(size >> 20, 16) << 20
+
+
+def quick_files(kind: str, room: Space) -> int:
+    """Return the files of a quick case on a type of file system."""
     files = QUICK_FILES_LOCAL if kind in LOCAL_TYPES else QUICK_FILES
     if room.inodes_total:
         files = min(files, room.inodes_free // 20)
-    size = min(QUICK_BYTES, room.bytes_free // 20 >> 20 << 20)
+    return files
+
+
+def _limits(kind: str, room: Space) -> dict[str, Any]:
+    """Return the limits of quick cases, for which IOGAUGE_CASE_BYTES may request other bytes."""
+    size = quick_bytes(QUICK_BYTES, room)
     return {
         "case_bytes": os.environ.get("IOGAUGE_CASE_BYTES") or f"{size} B",
-        "case_files": files,
+        "case_files": quick_files(kind, room),
         "max_of_free": "50 %",
         "phase_seconds": "2 s",
         "tier": "quick",
@@ -194,10 +205,3 @@ def probe_write(directory: str, seconds: float = 0.5, most: int = 256 << 20) -> 
     finally:
         os.close(fd)
         os.unlink(path)
-
-
-def quick_case_bytes(speed_bytes_s: float, path: str) -> int:
-    """Return the bytes of a quick case: a second of writing, whole MiB, within the free space."""
-    wanted = int(speed_bytes_s) >> 20 << 20
-    most = min(QUICK_BYTES, (space_of(path).bytes_free // 20) >> 20 << 20)
-    return max(min(wanted, most), 16 << 20)

@@ -86,9 +86,9 @@ def _fill_in(data: dict[str, Any], folder: Path, session: str, runs: bool) -> No
             _offer(partition, *extras.implied_features)
             _end_at_failure(partition)
     for environment in data["environments"]:
+        _install(environment, folder, runs)
         if DARSHAN in environment.get("extras", {}):
             _offer(environment, vocabulary.DARSHAN)
-        _install(environment, folder, runs)
         _end_at_failure(environment)
 
 
@@ -118,6 +118,8 @@ def _install(environment: dict[str, Any], folder: Path, runs: bool) -> None:
     if STACK not in extras:
         return
     environments = spack_environments(folder, extras[STACK])
+    # What is declared counts until the stack is built.
+    declared = environment.pop("features", [])
     try:
         built = stack.of_environment(environments, extras[STACK])
         extras[INSTALLED] = built.to_record()
@@ -125,11 +127,8 @@ def _install(environment: dict[str, Any], folder: Path, runs: bool) -> None:
         extras[NOT_INSTALLED] = str(error)
         if runs:
             return
-        try:  # a planned stack is enough to list and to dry-run
-            built = stack.planned(environments, extras[STACK])
-        except stack.StackError as unknown:
-            extras[NOT_INSTALLED] = f"{error}. What it will have: {unknown}"
-            return
+        # A planned stack is enough to list and to dry-run.
+        built = stack.planned(environments, extras[STACK], declared)
     if built.darshan:
         extras.setdefault(DARSHAN, built.darshan)
     environment["prepare_cmds"] = [

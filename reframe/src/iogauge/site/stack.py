@@ -2,15 +2,13 @@
 
 ``ci/check_stack.py`` writes ``.spack-env/stack.json`` and ``activate.sh`` beside an environment's
 view. Jobs source ``activate.sh``. A site's ReFrame environment names the stack by ``extras: {stack:
-NAME}``. Its features follow from the variants that were built.
+NAME}``. Its features follow from the variants that were built; until then they are those that the site declares.
 
 ``python -m iogauge.site.stack`` prints them for this host, one a line: a folder if it lies beside
 the site's, else the name of one in environments/.
 """
 
-import json
 import os
-import re
 import shlex
 import socket
 import sys
@@ -21,7 +19,7 @@ from typing import Any, Final
 
 from iogauge.core import untrusted, vocabulary
 from iogauge.core.text import visible_lines
-from iogauge.core.yamlfile import YamlError, load
+from iogauge.core.yamlfile import load
 from iogauge.site.folders import (
     SETTINGS,
     site_dirs,
@@ -51,9 +49,6 @@ _FEATURE_OF_PACKAGE: Final = {
     "io500": vocabulary.IO500,
     "darshan-runtime": vocabulary.DARSHAN,
 }
-#: The package that depends on the others, and what it brings unless a spec says ``~io500``.
-_BUNDLE: Final = "iogauge-stack"
-_BUNDLE_DEFAULTS: Final = ("io500", "darshan")
 
 
 class StackError(ValueError):
@@ -162,66 +157,14 @@ def of_environment(environments: Path, name: str) -> Stack:
     return read(environments / name / ".spack-env" / FACTS)
 
 
-def planned(environments: Path, name: str) -> Stack:
-    """Return the stack that an environment will install, by its lock file if it is solved, else by the specs in its
-    ``spack.yaml``; no hashes.
+def planned(environments: Path, name: str, features: Sequence[str]) -> Stack:
+    """Return the stack that an environment will install, with the features that its site declares; no hashes.
 
-    For listing and dry runs without an installed stack. Raises :class:`StackError`.
+    For listing and dry runs without an installed stack.
     """
     folder = environments / name
-    if (folder / "spack.lock").exists():
-        packages, variants = _solved(folder / "spack.lock")
-    else:
-        packages, variants = _asked_for(folder / "spack.yaml")
-    features = _features(packages, variants)
-    if not features:
-        raise StackError(f"{folder}: none of its specs brings a benchmark")
-    return Stack(str(folder), "", "", {}, {}, features, str(folder / ".spack-env"))
-
-
-def _solved(lock: Path) -> tuple[set[str], set[str]]:
-    """Return the packages in a lock file, and the variants that ior has there."""
-    try:
-        specs = list(untrusted.read_json(lock)["concrete_specs"].values())
-        variants: set[str] = set()
-        for spec in specs:
-            if spec["name"] == "ior":
-                variants |= {v for v, on in spec["parameters"].items() if on is True}
-        return {str(spec["name"]) for spec in specs}, variants
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise StackError(f"{lock}: not a lock file of Spack ({error!r})") from error
-
-
-def _asked_for(manifest: Path) -> tuple[set[str], set[str]]:
-    """Return the packages that a manifest's specs name, and the variants that ior gets by them.
-
-    Matrices, groups and definitions are not resolved: each word in them counts.
-    """
-    try:
-        spack = load(manifest)["spack"]
-        text = json.dumps([spack["specs"], spack.get("definitions")])
-    except (OSError, YamlError, KeyError, TypeError, AttributeError) as error:
-        raise StackError(f"{manifest}: no specs can be read there ({error})") from error
-    # What stands after ^ or % is of another package.
-    text = re.sub(r'[\^%][^\s",]*', " ", text)
-
-    def named(package: str) -> bool:
-        return bool(re.search(rf"(?<![\w+~-]){package}(?![\w-])", text))
-
-    packages = set(filter(named, ("ior", *_FEATURE_OF_PACKAGE)))
-    variants: set[str] = set()
-    bundle = named(_BUNDLE)
-    for switch in (*_BUNDLE_DEFAULTS, *_FEATURE_OF_VARIANT):
-        on = rf"\+{switch}\b|\b{switch}==?true"
-        off = rf"[~-]{switch}\b|\b{switch}==?false"
-        default = bundle and switch in _BUNDLE_DEFAULTS
-        if re.search(on, text, re.I) or (default and not re.search(off, text, re.I)):
-            variants.add(switch)
-    if bundle:
-        packages |= {"ior", "fio"} | (variants & _FEATURE_OF_PACKAGE.keys())
-    if "darshan" in variants:
-        packages.add("darshan-runtime")
-    return packages, variants
+    directory = str(folder / ".spack-env")
+    return Stack(str(folder), "", "", {}, {}, tuple(features), directory)
 
 
 def of_program(path: str) -> Stack | None:

@@ -6,7 +6,7 @@ measured again. After that all are read in the same way. The repetitions are ins
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final
 
@@ -14,10 +14,12 @@ from iogauge.cases.fio import LAID_OUT, FioCheck
 from iogauge.core.measurement import Metric, Reference, ToolOutput
 from iogauge.core.paths import JOB_FILES
 from iogauge.core.text import count
+from iogauge.judge.verdict import MetricVerdict
 from iogauge.node.lustre.request import Layout, Pins
 from iogauge.node.lustre.targets import ost_name
 from iogauge.plan.case import Access, CasePlan, PhasePlan, Printed
 from iogauge.plan.stage import ROUNDS, SERVERS
+from iogauge.records.record import MetricRecord
 from iogauge.tools.fio.options import DIRECTORY, FioJob, layout_job
 from iogauge_extras.needle.slow_probes import Rounds, medians, parse_rounds
 
@@ -47,20 +49,16 @@ class NeedleCheck(FioCheck):
         """Return references: ``limits.max_deviation`` bounds how slow a probe may be."""
         return self.all_alike("write_slowest", "read_slowest")
 
-    def _told(self, metric: Metric, name: str) -> Any:
-        """Return what the pass told beside the median of all; None of another metric."""
-        way, _, kind = metric.name.rpartition("_")
-        outputs = self.outputs_of(way) if kind == "median" else ()
-        return next((output.parameters[name] for output in outputs), None)
-
-    def probes(self, metric: Metric) -> dict[str, float]:
-        """Return the rate of every probe, beside the median of all."""
-        return medians(self._told(metric, "rates") or {})
-
-    def rounds(self, metric: Metric) -> Sequence[dict[str, float]]:
-        """Return the rate of every probe in each round, beside the median of all."""
-        found: Sequence[dict[str, float]] = self._told(metric, "rounds") or ()
-        return found
+    def _metric_record(self, decided: MetricVerdict) -> MetricRecord:
+        """Return the record of a metric; that of the median of all has the rate of every probe, and those of each round."""
+        record = super()._metric_record(decided)
+        way, _, kind = record.name.rpartition("_")
+        for output in self.outputs_of(way):
+            if kind == "median":
+                told: Any = output.parameters
+                rates = {"probes": medians(told["rates"]), "rounds": told["rounds"]}
+                return record.model_copy(update=rates)
+        return record
 
     def _turn_seconds(self, probes: int) -> int:
         """Return the seconds of a turn; raises ValueError if the limits leave less than one."""

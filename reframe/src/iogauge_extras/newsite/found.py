@@ -18,6 +18,7 @@ from iogauge.node.lustre.directory import look_at_directory
 from iogauge.node.lustre.programs import LustreError
 from iogauge.node.view import View, with_lustre
 from iogauge.site.machine import LOCAL_TYPES, look_at
+from iogauge.workspace import permission
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,8 +59,9 @@ class Target:
 
 
 def target(path: str) -> Target:
-    """Return what this host sees of a target; raises OSError if there is none, or if it keeps no data."""
+    """Return what this host sees of a target; raises OSError if there is none, if it keeps no data or may not be written in."""
     view = look_at(path)
+    permission.reason(path)
     troubles: list[str] = []
     layout: Fingerprint = {}
     if view.on_lustre:

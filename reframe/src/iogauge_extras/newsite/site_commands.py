@@ -4,7 +4,6 @@ import getpass
 import os
 import socket
 import time
-from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -56,7 +55,8 @@ def new(
     targets: list[Target] = []
     for path in paths:
         seen = _target(os.path.abspath(path), ceiling)
-        targets.append(_named(seen, [other.partition for other in targets]))
+        name_of = writing.partition_name(seen, [other.partition for other in targets])
+        targets.append(replace(seen, partition=name_of))
     here = programs.machine()
     modules, modules_system = found.modules()
     claimed = folders.site_of_this_host()
@@ -135,14 +135,11 @@ def _nodes(queue: Queue | None, given: int | None) -> int:
 
 def _target(path: str, ceiling: str) -> Target:
     """Look at a target, and find out what bounds it; ``ceiling`` is the user's word."""
-    if os.path.isdir(path):
-        try:
-            processes.call_in_time(path, partial(permission.reason, path))
-        except OSError as error:
-            remedy = f"its administrator runs: iogauge site allow {path}"
-            raise slip(f"{path}: {error}. Nothing was written; {remedy}") from error
     try:
         seen = processes.call_in_time(path, partial(found.target, path))
+    except permission.NotAllowed as error:
+        remedy = f"its administrator runs: iogauge site allow {path}"
+        raise slip(f"{path}: {error}. Nothing was written; {remedy}") from error
     except OSError as error:
         remedy = "Name a directory on the storage: --target DIR"
         raise slip(f"{path}: {error}. {remedy}") from error
@@ -166,16 +163,6 @@ def _target(path: str, ceiling: str) -> Target:
         if ceiling:
             speed = parse_bandwidth(ceiling)
     return replace(seen, ceiling=ceiling, source=source, speed_bytes_s=speed)
-
-
-def _named(target: Target, taken: Sequence[str]) -> Target:
-    """Return a target with a name of its own for its partition."""
-    stem = name = writing.partition_name(target)
-    number = 2
-    while name in taken:
-        name = f"{stem}{number}"
-        number += 1
-    return replace(target, partition=name)
 
 
 def _write(site: Site, folder: Path, into: Path | None) -> None:

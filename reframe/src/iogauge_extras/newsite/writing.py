@@ -7,6 +7,7 @@ import contextlib
 import json
 import os
 import re
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -16,7 +17,7 @@ from iogauge.core.paths import project_root
 from iogauge.core.units import format_bytes
 from iogauge.core.vocabulary import Tier
 from iogauge.node.kinds import kind_of
-from iogauge.site.machine import QUICK_FILES, QUICK_FILES_LOCAL
+from iogauge.site import machine
 from iogauge_extras.newsite.found import Site, Target, expected
 
 #: Share of the free space that a case of the new site may take (max_of_free), and that it takes.
@@ -47,17 +48,16 @@ def sizes_of(site: Site, target: Target) -> tuple[TierSizes, TierSizes]:
     """
     space = target.view.space
     speed = target.speed_bytes_s * site.nodes
-    room = int(space.bytes_free * USED) >> 20 << 20
-    files = QUICK_FILES if target.remote else QUICK_FILES_LOCAL
-    most = int(space.inodes_free * USED) if space.inodes_total else 1 << 40
     stripes = _stripes(target)
-    quick_bytes = max(min(int(2 * speed) or 1 << 30, room, 4 << 30), stripes)
-    quick_bytes = max(quick_bytes >> 20, 16) << 20
-    quick = TierSizes(quick_bytes, max(min(files, most), 100), 2, "quick")
+    quick_bytes = machine.quick_bytes(2 * speed or 1 << 30, space, 4 << 30)
+    files = machine.quick_files(target.fstype, space)
+    quick = TierSizes(max(quick_bytes, stripes), max(files, 100), 2, "quick")
     usual_bytes = int(DAILY_SECONDS * speed) >> 20 << 20
-    if not max(1, stripes) <= usual_bytes <= room:
+    if not max(1, stripes) <= usual_bytes <= space.bytes_free * USED:
         return quick, quick
-    files = min(400_000 * site.nodes, most)
+    files = 400_000 * site.nodes
+    if space.inodes_total:
+        files = min(files, int(space.inodes_free * USED))
     return TierSizes(usual_bytes, files, DAILY_SECONDS, "daily"), quick
 
 
@@ -77,26 +77,23 @@ def _stripes(target: Target) -> int:
     return 2 * most
 
 
-def time_limit(site: Site) -> str:
-    """Return the time limit of jobs, at most that of their queue."""
-    minutes = TIME_LIMIT
-    if site.queue and site.queue.limit_seconds:
-        minutes = min(minutes, site.queue.limit_seconds // 60)
-    return f"{minutes}m"
-
-
 def host_pattern(host: str) -> str:
     """Return a pattern of a host's name and of those that differ in their numbers."""
     return re.sub(r"\d+", "[0-9]+", re.escape(host)).replace(r"\-", "-") + "$"
 
 
-def partition_name(target: Target) -> str:
-    """Return a name for a partition, from the directory where the target is mounted."""
+def partition_name(target: Target, taken: Collection[str]) -> str:
+    """Return a name for a partition that no other has, from the directory where the target is mounted."""
     point = os.path.basename(target.view.mount.point)
-    name = re.sub(r"[^A-Za-z0-9_-]", "_", point).strip("_-")
-    if not name:
-        return "target"
-    return name if name[0].isalpha() else f"t{name}"
+    stem = re.sub(r"[^A-Za-z0-9_-]", "_", point).strip("_-") or "target"
+    if not stem[0].isalpha():
+        stem = f"t{stem}"
+    name = stem
+    number = 2
+    while name in taken:
+        name = f"{stem}{number}"
+        number += 1
+    return name
 
 
 def shown_bytes(size: int) -> str:
@@ -109,6 +106,9 @@ def shown_bytes(size: int) -> str:
 
 def settings_text(site: Site) -> str:
     """Return the text of settings.yaml, with a partition for each target."""
+    minutes = TIME_LIMIT
+    if site.queue and site.queue.limit_seconds:
+        minutes = min(minutes, site.queue.limit_seconds // 60)
     # Other commands start without it.
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
@@ -129,26 +129,9 @@ def settings_text(site: Site) -> str:
         format_bytes=format_bytes,
         host_pattern=host_pattern,
         sizes_of=sizes_of,
-        time_limit=time_limit(site),
+        minutes=minutes,
         kind_of=kind_of,
     )
-
-
-#: Files of a repository by their templates in ci/repository, with their permissions.
-_REPOSITORY: Final = {
-    "gitlab-ci.yml": (".gitlab-ci.yml", 0o644),
-    "gitignore": (".gitignore", 0o644),
-    "README.md": ("README.md", 0o644),
-    "activate.sh": ("activate", 0o644),
-    "setup.sh": ("setup", 0o755),
-    "nightly.sh": ("nightly", 0o755),
-    "nightly.crontab": ("nightly.crontab", 0o644),
-    "iogauge.service": ("iogauge-SITE.service", 0o644),
-    "iogauge.timer": ("iogauge-SITE.timer", 0o644),
-    "probe.service": ("iogauge-probe-SITE.service", 0o644),
-    "probe.timer": ("iogauge-probe-SITE.timer", 0o644),
-    "spack.yaml": ("environments/SITE/spack.yaml", 0o644),
-}
 
 
 def _git(*words: str) -> str:
@@ -166,14 +149,11 @@ def origin(url: str) -> tuple[str, str]:
     url = re.sub(r"^(https?://)[^/@]*@", r"\1", url)
     url = url or "https://gitlab.example/hpc/iogauge.git"
     path = re.sub(r"\.git/?$", "", url)
-    remote = re.match(r"(?:https?|ssh|git)://[^/]+/(.+)|[^/:]+:(?!//)(.+)", path)
-    if remote:
-        return url, (remote[1] or remote[2]).strip("/")
-    return url, "/".join(path.split("/")[-2:])
+    return url, re.sub(r"^(\w+://[^/]+/|[^/:]+:|/)", "", path)
 
 
-def write_repository(into: Path, site: str, partition: str, lustre: bool) -> list[Path]:
-    """Write the files of a site's repository that are not there yet; return them.
+def write_repository(into: Path, site: str, partition: str, lustre: bool) -> None:
+    """Write the files of a site's repository that are not there yet, as ci/repository has them.
 
     Its version of iogauge is the one that writes it, if that is a clone: a tag, else a commit.
     """
@@ -193,13 +173,12 @@ def write_repository(into: Path, site: str, partition: str, lustre: bool) -> lis
     def filled(text: str) -> str:
         return pattern.sub(lambda match: words[match[1]], text)
 
-    written = []
-    for template, (name, mode) in _REPOSITORY.items():
-        file = into / filled(name)
-        if not file.exists():
-            text = project_root() / "ci" / "repository" / template
+    forms = project_root() / "ci" / "repository"
+    for form in sorted(forms.rglob("*")):
+        file = into / filled(str(form.relative_to(forms)))
+        if form.is_file() and not file.exists():
+            text = filled(form.read_text(encoding="utf-8"))
             file.parent.mkdir(parents=True, exist_ok=True)
-            file.write_text(filled(text.read_text(encoding="utf-8")), encoding="utf-8")
-            file.chmod(mode)
-            written.append(file)
-    return written
+            file.write_text(text, encoding="utf-8")
+            if text.startswith("#!"):
+                file.chmod(0o755)
