@@ -10,27 +10,30 @@ import pytest
 from iogauge.node.mounts import Mount, find_mount
 from iogauge.node.view import look
 from iogauge.workspace import permission
-from iogauge.workspace.permission import MARKER, Caller, Marker, NotAllowed, Place
+from iogauge.workspace.permission import MARKER, Marker, NotAllowed, Place
 from support.shell import as_user
 
 LUSTRE = Mount(7, "/scratch", "10.0.0.1@o2ib:/scratch", "lustre", "rw")
 DISK = Mount(1, "/", "/dev/sda1", "ext4", "rw")
-ALICE = Caller(uid=1000, user="alice")
-ROOT = Caller(uid=0, user="root")
+ALICE, ROOT = 1000, 0
 
 
-def place(path="/scratch/alice/bench", **change):
-    values = {"path": path, "owner": 1000, "mount": LUSTRE}
+@pytest.fixture(autouse=True)
+def names(monkeypatch):
+    monkeypatch.setattr(permission, "_user_name", {ALICE: "alice", ROOT: "root"}.get)
+
+
+def place(path="/scratch/alice/bench", uid=ALICE, **change):
+    values = {"path": path, "uid": uid, "owner": ALICE, "mount": LUSTRE}
     return Place(**values | change)
 
 
-def decide(where, who=ALICE):
-    return permission.decide(where, who)
+decide = permission.decide
 
 
-def refused(why, where, who=ALICE):
+def refused(why, where):
     with pytest.raises(NotAllowed, match=why) as found:
-        decide(where, who)
+        decide(where)
     assert where.path in str(found.value)
 
 
@@ -41,7 +44,7 @@ def test_a_directory_of_the_callers_own_will_do():
     assert decide(place()) == "user alice owns it"
     assert decide(place("/scratch/alice")) == "user alice owns it"
     assert (
-        decide(place("/root/bench", owner=0, mount=DISK), ROOT) == "user root owns it"
+        decide(place("/root/bench", ROOT, owner=0, mount=DISK)) == "user root owns it"
     )
 
 
@@ -54,7 +57,7 @@ def test_a_directory_of_somebody_else_will_not(owner):
 
 
 def test_root_may_write_everywhere_and_still_needs_to_own_it():
-    refused("belongs to user 1000, not to root", place(), ROOT)
+    refused("belongs to user 1000, not to root", place(uid=ROOT))
 
 
 def test_what_lies_directly_below_the_root_needs_a_marker():
@@ -69,13 +72,13 @@ def test_a_mount_point_needs_a_marker():
 
 @pytest.mark.parametrize("path", ["/etc/iogauge", "/var/lib/x", "/dev/disk"])
 def test_the_systems_own_tree_is_not_roots_to_give(path):
-    refused("is part of the system", place(path, owner=0, mount=DISK), ROOT)
+    refused("is part of the system", place(path, ROOT, owner=0, mount=DISK))
     assert decide(place(path, mount=DISK))  # somebody else's there is not the system's
 
 
 @pytest.mark.parametrize("path", ["/var/tmp/bench", "/varnish/x"])
 def test_places_for_everybodys_files_are_not_the_systems(path):
-    assert decide(place(path, owner=0, mount=DISK), ROOT)
+    assert decide(place(path, ROOT, owner=0, mount=DISK))
 
 
 # --- never ------------------------------------------------------------------------------------------
@@ -247,7 +250,7 @@ def test_allow_writes_the_uuid_and_a_copy_elsewhere_does_not_count(top):
         )
     assert written.uuid
     text = (top / MARKER).read_text()
-    assert f"uuid: {written.uuid}\n" in text
+    assert f'uuid: "{written.uuid}"\n' in text
     assert f"with UUID {written.uuid}" in permission.reason(str(top))
     another = "12345678-1234-1234-1234-123456789abc"
     (top / MARKER).write_text(text.replace(written.uuid, another))

@@ -11,7 +11,7 @@ from iogauge.core.measurement import Reference
 from iogauge.core.units import duration
 from iogauge.plan import bounds
 from iogauge.plan.case import Access, CasePlan, PhasePlan
-from iogauge.plan.stage import PlannedCase
+from iogauge.plan.stage import Footprint, PlannedCase
 from iogauge.report import plan_table
 from support.extras import extras
 from support.orders import job_order
@@ -91,12 +91,9 @@ def case(number, check="IorPosix", **change):
         "name": f"{check} %n={number}",
         "check": check,
         "partition": "s:p",
-        "written_bytes": 4 << 30,
-        "read_bytes": 4 << 30,
-        "passing_files": 0,
-        "nodes": 4,
-        "node_minutes": 30.0,
-        "seconds": 450.0,
+        "cost": Footprint(
+            written_bytes=4 << 30, read_bytes=4 << 30, nodes=4, seconds=450.0
+        ),
         "rests_on": ("ceiling",),
     }
     return PlannedCase(**values | change)
@@ -118,7 +115,7 @@ def test_a_case_that_its_time_limit_would_end_is_named():
         one = case(number)
         return replace(one, order=replace(one.order, time_limit_s=limit))
 
-    slow = case(1).seconds
+    slow = case(1).cost.seconds
     (text,) = plan_table.over_time(
         [timed(1, slow - 1), timed(2, slow - 1), timed(3, slow), timed(4, 0)]
     )
@@ -149,7 +146,7 @@ TIMED = replace(READ, data_bytes=None)
     ],
 )
 def test_how_long_phases_of_a_set_time_move_what_they_can(change, expected):
-    assert replace(PLAN, **change).timed_seconds(1.0) == expected
+    assert replace(PLAN, **change).footprint(lambda _: 1.0, 1.0).timed == expected
 
 
 @pytest.mark.parametrize(

@@ -69,7 +69,6 @@ def site(*targets, **more):
         "slurm": None,
         "queue": None,
         "nodes": 1,
-        "account": "",
         "features": ("fio", "ior", "mdtest"),
         "mpirun": True,
         "modules": (),
@@ -80,7 +79,7 @@ def site(*targets, **more):
 
 
 def on_slurm(*targets, slurm=SLURM, **more):
-    return site(*targets, slurm=slurm, queue=QUEUE, nodes=4, account="storage", **more)
+    return site(*targets, slurm=slurm, queue=QUEUE, nodes=4, **more)
 
 
 def written(new):
@@ -169,7 +168,7 @@ def test_lustre_below_slurm():
         "slurm",
         "srun",
     )
-    assert known["access"] == ["--partition=batch", "--account=storage"]
+    assert known["access"] == ["--partition=batch"]
     assert known["time_limit"] == "120m"
     extras = known["extras"]
     assert extras["target"] == {

@@ -119,6 +119,6 @@ def test_versions_that_will_not_do(tool, version, old):
 def test_a_machine_with_an_old_tool_does_not_offer_it(tmp_path, monkeypatch):
     script(tmp_path / "ior", "#!/bin/sh\nexit 1\n\0" + "3.3.0\0")
     monkeypatch.setenv("PATH", str(tmp_path))
-    found = programs.machine(tmp_path / "cache.json")
+    found = programs.machine()
     assert (found.features, found.programs["ior"].version) == ([], "3.3.0")
     assert "4.0.0 or newer is needed" in found.programs["ior"].problem

@@ -274,7 +274,9 @@ class StorageCheck(JudgedCheck):
         if not self.is_dry_run():
             self._note_start()
             name = short_name(self.display_name)
-            self._progress = life.Watched(name, stage, self.job, plan, planned.seconds)
+            self._progress = life.Watched(
+                name, stage, self.job, plan, planned.cost.seconds
+            )
             life.screen().add(self._progress)
 
     def _cost(self, order: JobOrder) -> PlannedCase:
@@ -291,7 +293,7 @@ class StorageCheck(JudgedCheck):
             rests_on.add(speed.source)
             return speed.bytes_s
 
-        footprint = plan.footprint(bytes_s, extras.limits.phase_seconds)
+        cost = plan.footprint(bytes_s, extras.limits.phase_seconds)
         doubts: list[str] = []
         refused: list[str] = []
         for metric, doubt in self._doubts(references, unreferenced):
@@ -304,14 +306,8 @@ class StorageCheck(JudgedCheck):
             name=self.display_name,
             check=type(self).__name__,
             partition=self.current_partition.fullname,
-            written_bytes=footprint.written_bytes,
-            read_bytes=footprint.read_bytes,
-            passing_files=plan.passing_files,
-            nodes=footprint.nodes,
-            node_minutes=footprint.node_minutes,
-            seconds=footprint.seconds,
+            cost=cost,
             rests_on=tuple(sorted(rests_on)),
-            timed=plan.timed_seconds(extras.limits.phase_seconds),
             doubts=tuple(doubts),
             refused=tuple(refused),
         )

@@ -259,7 +259,7 @@ def _summary(site: SitePlace, cases: Sequence[PlannedCase]) -> str:
         )
     if not cases:
         return f"{name}: no case can run here"
-    seconds = sum(case.seconds for case in cases)
+    seconds = sum(case.cost.seconds for case in cases)
     held = max(case.order.held_bytes for case in cases)
     if name == folders.LOCAL:
         where = ""

@@ -11,6 +11,7 @@ from typing import Final, Literal
 
 from iogauge.core.measurement import Quantity, ToolOutput
 from iogauge.node.lustre.request import Layout, Pins
+from iogauge.plan.stage import Footprint
 
 #: The case's directory on the target, and the repetition's number, in the job script.
 DIR = "$IOG_DIR"
@@ -177,27 +178,6 @@ _LAUNCHES: Final = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Footprint:
-    """Cost of a case."""
-
-    #: The most at a time.
-    held_bytes: int
-    #: The most at a time, with passing files.
-    files: int
-    #: All that is written, the warm-up included.
-    written_bytes: int
-    read_bytes: int
-    nodes: int
-    #: Estimated, without waiting for nodes.
-    seconds: float
-
-    @property
-    def node_minutes(self) -> float:
-        """Return the estimated node-minutes."""
-        return self.nodes * self.seconds / 60
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class CasePlan:
     """Plan of a whole case: ``prepare`` once, then ``repeat`` in every repetition."""
 
@@ -307,16 +287,6 @@ class CasePlan:
         """Return the number of the first execution of ``repeat``: 0 (warm-up) or 1 (judged)."""
         return int(not self.warm_up)
 
-    def timed_seconds(self, phase_seconds: float) -> dict[str, float]:
-        """Return the seconds of all executions of phases that end by time alone, by direction."""
-        seconds: dict[str, float] = {}
-        for times, phase in self._executed:
-            way = phase.access.direction
-            if way in ("read", "write") and phase.sized_bytes is None:
-                lasts = times * (phase.lasts_s or phase_seconds)
-                seconds[way] = seconds.get(way, 0.0) + lasts
-        return seconds
-
     @property
     def in_order(self) -> list[tuple[int, PhasePlan]]:
         """Return every execution that is started, with its repetition, in order; that of a preparing phase is 0."""
@@ -340,29 +310,32 @@ class CasePlan:
     ) -> Footprint:
         """Return the case's cost; ``bytes_s`` gives the expected bandwidth of a sized phase."""
         moved = {"read": 0, "write": 0}
+        timed: dict[str, float] = {}
         start_s, total_s = _START_S, _CASE_S
         if self.nodes > 1:
             start_s = _LAUNCH_S
             total_s += _LAUNCHES * _LAUNCH_S
         for times, phase in self._executed:
             way = phase.access.direction
+            lasts_s = phase.lasts_s or phase_seconds
+            size = phase.sized_bytes
             if way in moved:
                 moved[way] += times * (phase.data_bytes or 0) * phase.samples
+                if size is None:
+                    timed[way] = timed.get(way, 0.0) + times * lasts_s
             moved["write"] += times * phase.stored_bytes
             seconds = 0.0
             if not phase.within:
                 seconds = start_s
-            size = phase.sized_bytes
             if size is not None:
                 seconds += size * phase.samples / bytes_s(phase)
             elif way != "none" and not phase.within:
-                seconds += phase.lasts_s or phase_seconds
+                seconds += lasts_s
             total_s += times * seconds
         return Footprint(
-            held_bytes=self.held_bytes,
-            files=self.most_files,
             written_bytes=moved["write"],
             read_bytes=moved["read"],
             nodes=self.nodes,
             seconds=total_s,
+            timed=timed,
         )

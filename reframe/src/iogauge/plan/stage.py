@@ -145,26 +145,36 @@ class JobOrder(Plain):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Footprint(Plain):
+    """Cost of a case; the warm-up is included."""
+
+    #: Without phases that end by time.
+    written_bytes: int
+    #: Without phases that end by time.
+    read_bytes: int
+    nodes: int
+    #: Estimated, without waiting for nodes.
+    seconds: float
+    #: Seconds of the phases that end by time, by direction.
+    timed: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def node_minutes(self) -> float:
+        """Return the estimated node-minutes."""
+        return self.nodes * self.seconds / 60
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedCase(Plain):
-    """Cost of a case, as a dry run leaves it for ``iogauge run --dry-run``."""
+    """A case and its cost, as a dry run leaves it for ``iogauge run --dry-run``."""
 
     order: JobOrder
     name: str
     check: str
     partition: str
-    #: Without phases that end by time.
-    written_bytes: int
-    #: Without phases that end by time.
-    read_bytes: int
-    #: Empty files that the MPI library makes for a moment.
-    passing_files: int
-    nodes: int
-    node_minutes: float
-    seconds: float
+    cost: Footprint
     #: Sources of the expected bandwidths.
     rests_on: tuple[str, ...]
-    #: Seconds of the phases that end by time, by direction.
-    timed: Mapping[str, float] = field(default_factory=dict)
     #: References that prove little against their ceilings.
     doubts: tuple[str, ...] = ()
     #: References that prove nothing: such a case does not run.

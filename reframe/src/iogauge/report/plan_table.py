@@ -29,9 +29,9 @@ def _cells(cases: Sequence[PlannedCase]) -> tuple[str, ...]:
     for case in cases:
         held = max(held, case.order.held_bytes)
         files = max(files, case.order.files)
-        written += case.written_bytes
-        read += case.read_bytes
-        minutes += case.node_minutes
+        written += case.cost.written_bytes
+        read += case.cost.read_bytes
+        minutes += case.cost.node_minutes
     return (
         format_bytes(held),
         str(files),
@@ -43,7 +43,7 @@ def _cells(cases: Sequence[PlannedCase]) -> tuple[str, ...]:
 
 def _moved(direction: str, known: float, cases: Sequence[PlannedCase]) -> str:
     """Return the bytes that are known before; of phases of a set time nobody knows them."""
-    timed = any(direction in case.timed for case in cases)
+    timed = any(direction in case.cost.timed for case in cases)
     if timed and not known:
         return "by time"
     return format_bytes(known)
@@ -98,7 +98,7 @@ def remarks(cases: Sequence[PlannedCase]) -> list[str]:
             f"{source} ({count} case(s))" for source, count in rests.most_common()
         ]
         rested = f"bandwidths used: {', '.join(sources)}"
-    seconds = sum(case.seconds for case in cases)
+    seconds = sum(case.cost.seconds for case in cases)
     lines = [
         f"expected: {duration(seconds)} one after the other, without waiting for nodes; {rested}"
     ]
@@ -135,7 +135,7 @@ def timed(cases: Iterable[PlannedCase]) -> list[str]:
     text = "{}s for {} as fast as the target can. The table leaves these bytes out"
     remarks = []
     for case in cases:
-        ways = case.timed.items()
+        ways = case.cost.timed.items()
         texts = [text.format(way, duration(seconds)) for way, seconds in ways]
         remarks.append((case, texts))
     return _by_text(remarks)
@@ -174,14 +174,14 @@ def worst(
 
 def over_time(cases: Iterable[PlannedCase]) -> list[str]:
     """Return a line for each partition whose time limit would end cases, as far as is expected."""
-    late = [case for case in cases if 0 < case.order.time_limit_s < case.seconds]
+    late = [case for case in cases if 0 < case.order.time_limit_s < case.cost.seconds]
     by_limit = grouped(late, lambda case: (case.partition, case.order.time_limit_s))
     lines = []
     for (partition, limit), group in by_limit.items():
-        longest = max(group, key=lambda case: case.seconds)
+        longest = max(group, key=lambda case: case.cost.seconds)
         lines.append(
             f"over the time limit: {partition}: {len(group)} case(s) need more than time_limit "
-            f"{duration(limit)}, most of all {name_of(longest)} ({duration(longest.seconds)}). "
+            f"{duration(limit)}, most of all {name_of(longest)} ({duration(longest.cost.seconds)}). "
             "Raise the partition's time_limit, or lower limits.case_bytes"
         )
     return lines

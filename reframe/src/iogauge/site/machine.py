@@ -1,8 +1,7 @@
 """Programs, cores, memory and file systems of this machine.
 
 Only the site ``local`` uses this module: a machine that nobody has described. Declared settings are
-kept, and the others are filled in from the machine. The answers of programs about themselves are
-cached beside the records until the program file changes.
+kept, and the others are filled in from the machine.
 """
 
 from __future__ import annotations

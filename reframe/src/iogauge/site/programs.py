@@ -1,16 +1,13 @@
 """The programs of this machine: their versions, the features that they give an environment, and what brings those that lack."""
 
-import contextlib
-import json
 import os
 import re
 import shutil
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Final
 
-from iogauge.core import commands, untrusted, vocabulary
-from iogauge.core.paths import project_root, replace_file, state_dir
+from iogauge.core import commands, vocabulary
+from iogauge.core.paths import project_root
 from iogauge.core.versions import too_old
 from iogauge.node.between import version
 from iogauge.site.stack import Stack, StackError, of_program
@@ -167,42 +164,13 @@ def mpi_environment() -> dict[str, str]:
     return variables
 
 
-class _Answers:
-    """What programs print about themselves, kept in a file until the programs change."""
-
-    def __init__(self, file: Path) -> None:
-        """Read the answers of an earlier command."""
-        self._file = file
-        self._kept: dict[str, str] = {}
-        self._used: dict[str, str] = {}
-        with contextlib.suppress(OSError, ValueError):
-            self._kept = untrusted.build(dict[str, str], untrusted.read_json(file))
-
-    def to(self, path: str, option: str) -> str:
-        """Return what a program prints for an option, on both streams; raises OSError."""
-        info = os.stat(path)
-        key = f"{path} {option} {info.st_mtime_ns} {info.st_size}"
-        text = self._kept.get(key)
-        if text is None:
-            text = _output(path, option)
-        self._used[key] = text
-        return text
-
-    def keep(self) -> None:
-        """Write the answers that were used; a file that cannot be written costs a second, not a result."""
-        if self._used != self._kept:
-            with contextlib.suppress(OSError):
-                self._file.parent.mkdir(parents=True, exist_ok=True)
-                replace_file(self._file, json.dumps(self._used).encode())
-
-
 def _output(path: str, option: str) -> str:
     environment = os.environ | mpi_environment()
     done = commands.run(path, option, seconds=60, environment=environment)
     return done.stdout + done.stderr
 
 
-def _ask(name: str, path: str, answers: _Answers) -> Program:
+def _ask(name: str, path: str) -> Program:
     """Ask a program what it is; raises OSError."""
     tool = TOOLS[name]
     number = ""
@@ -210,7 +178,7 @@ def _ask(name: str, path: str, answers: _Answers) -> Program:
     if name in (vocabulary.IOR, vocabulary.MDTEST):
         number = version(path)
     if not too_old(name, number):
-        text = answers.to(path, tool.option)
+        text = _output(path, tool.option)
     match = re.search(tool.pattern, text)
     if match and match.groups():
         number = match[1]
@@ -239,16 +207,14 @@ def _odd(name: str, path: str, text: str) -> Program:
     return Program(name, path, "", (), problem)
 
 
-def machine(cache: Path | None = None) -> Machine:
-    """Return the programs on PATH; their answers are kept in ``cache``, by default in the state directory."""
-    answers = _Answers(cache or state_dir() / "answers.json")
+def machine() -> Machine:
+    """Return the programs on PATH, as they answer."""
     programs = {}
     for name in TOOLS:
         path = shutil.which(name)
         if path:
             try:
-                programs[name] = _ask(name, path, answers)
+                programs[name] = _ask(name, path)
             except OSError as error:
                 programs[name] = _odd(name, path, str(error))
-    answers.keep()
     return Machine(programs)

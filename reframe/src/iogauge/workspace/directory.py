@@ -40,9 +40,6 @@ _MARGIN_S = 86400
 #: Seconds for which a session counts as alive if its marker does not help.
 _UNKNOWN_S = 7 * 86400
 
-#: How often to empty a directory again if names keep appearing in it.
-_ROUNDS = 10
-
 #: More bytes than a marker can have.
 _MOST_BYTES = 1 << 16
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -409,25 +406,16 @@ def remove(
     path = os.path.abspath(path)  # the checked and the removed path must be spelt alike
     try:
         with _owned(path) as owned:
-            names = path.split(os.sep)[-3:]
-            for _ in range(_ROUNDS):
-                work = Removal(seconds=seconds, report=report)
-                work.run(owned.fd, path, keep=frozenset({MARKER}))
-                try:
-                    os.unlink(MARKER, dir_fd=owned.fd)
-                except OSError as error:
-                    if error.errno not in GONE:  # else another process removes it too
-                        raise NotRemoved(
-                            f"{path} could not be emptied: {MARKER}: {error.strerror}"
-                        ) from error
-                if not os.listdir(owned.fd):
-                    break
+            Removal(seconds=seconds, report=report).run(owned.fd, path, {MARKER})
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(MARKER, dir_fd=owned.fd)
+            if os.listdir(owned.fd):
                 # Names that have appeared meanwhile must not lie there without a marker.
                 _write(owned.fd, owned.owner)
-            else:
                 raise NotRemoved(
                     f"{path} could not be emptied: names keep appearing in it"
                 )
+            names = path.split(os.sep)[-3:]
             for fd, name in zip(reversed(owned.above), reversed(names), strict=True):
                 rmdir_if_empty(name, fd)
     except OSError as error:

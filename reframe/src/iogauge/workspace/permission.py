@@ -9,6 +9,7 @@ symbolic link.
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import pwd
 import stat
@@ -51,16 +52,12 @@ class Marker:
 
     def to_yaml(self) -> str:
         """Return the text of the file."""
-        import yaml  # a fifth of an agent's start; most targets have no marker
-
-        fields = {}
+        text = ""
         for name in _KEYS:
             value = getattr(self, name)
             if value:
-                fields[name] = value
-        if not fields:
-            return ""
-        return yaml.safe_dump(fields, sort_keys=False)
+                text += f"{name}: {json.dumps(value)}\n"
+        return text
 
     def meaning(self) -> str:
         """Return what the file allows, in words."""
@@ -97,18 +94,12 @@ def parse_marker(text: str) -> Marker:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Caller:
-    """The user of the process that asks: number and name."""
-
-    uid: int
-    user: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """A directory as found."""
+    """A directory as found, and who asks."""
 
     path: str
+    #: The user of the process.
+    uid: int
     #: Its user.
     owner: int
     mount: Mount
@@ -120,8 +111,6 @@ class Place:
     ignored: str = ""
     #: A resource manager made it for this job.
     of_job: bool = False
-    #: Everybody may rename its entries, whoever owns them.
-    swappable: bool = False
     #: The file system; empty if it is unknown or the marker gives none.
     uuid: str = ""
 
@@ -166,35 +155,23 @@ def _by_marker(place: Place, marker: Marker) -> str:
     return f"{file}: {marker.meaning()}"
 
 
-def decide(place: Place, caller: Caller) -> str:
-    """Return why the caller may write in a directory; raises :class:`NotAllowed` if it may not."""
-    why = _decide(place, caller)
-    if not place.swappable:
-        return why
-    return (
-        f"{why}; but everybody can rename what others have in it, and put something else in its place: "
-        f"make it sticky (chmod +t {place.path})"
-    )
-
-
-def _decide(place: Place, caller: Caller) -> str:
-    path = place.path
+def decide(place: Place) -> str:
+    """Return why a user may write in a directory; raises :class:`NotAllowed` if that is forbidden."""
+    path, user = place.path, _user_name(place.uid)
     _refuse_always(path, place.home_of)
     if place.marker is not None:
         return _by_marker(place, place.marker)
     allow = f"{own_command()} site allow {path}"
     ask = f"Allow it: {allow}"
-    if caller.uid != 0:
+    if place.uid != 0:
         ask = f"Ask its administrator to run: {allow}"
     ask += "; or name a directory of your own"
     if place.ignored:
         ask = f"{place.ignored}. {ask}"
-    if place.owner != caller.uid:
-        raise NotAllowed(
-            f"{path} belongs to user {place.owner}, not to {caller.user}. {ask}"
-        )
+    if place.owner != place.uid:
+        raise NotAllowed(f"{path} belongs to user {place.owner}, not to {user}. {ask}")
     if place.of_job:
-        return f"made for this job, and user {caller.user} owns it"
+        return f"made for this job, and user {user} owns it"
     if len(PurePosixPath(path).parts) < 3:
         raise NotAllowed(
             f"{path} is directly below /: too much may depend on it. {ask}"
@@ -203,7 +180,7 @@ def _decide(place: Place, caller: Caller) -> str:
         raise NotAllowed(f"{path} is a mount point, and so a whole file system. {ask}")
     if place.owner == 0 and _below(path, _SYSTEM) and not _below(path, _NOT_SYSTEM):
         raise NotAllowed(f"{path} is part of the system. {ask}")
-    return f"user {caller.user} owns it"
+    return f"user {user} owns it"
 
 
 def _is_link(name: str, fd: int) -> bool:
@@ -363,18 +340,22 @@ def permitted(path: str, of_job: bool = False) -> Iterator[PermittedDirectory]:
             uuid = uuid_of(f"/proc/self/fd/{fd}", mount)
         place = Place(
             path=path,
+            uid=os.geteuid(),
             owner=owner,
             mount=mount,
             home_of=_home_of(fd, path),
             marker=marker,
             ignored=ignored,
             of_job=of_job,
-            swappable=bool(info.st_mode & stat.S_IWOTH)
-            and not info.st_mode & stat.S_ISVTX,
             uuid=uuid,
         )
-        caller = Caller(uid=os.geteuid(), user=_user_name(os.geteuid()))
-        yield PermittedDirectory(fd, path, decide(place, caller))
+        why = decide(place)
+        if info.st_mode & stat.S_IWOTH and not info.st_mode & stat.S_ISVTX:
+            why += (
+                "; but everybody can rename what others have in it, and put something else in its place: "
+                f"make it sticky (chmod +t {path})"
+            )
+        yield PermittedDirectory(fd, path, why)
 
 
 def reason(path: str) -> str:

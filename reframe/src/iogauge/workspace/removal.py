@@ -10,7 +10,7 @@ import os
 import resource
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 from iogauge.node.mounts import mount_id
@@ -87,7 +87,7 @@ class Removal:
         self._problems: list[str] = []
         self._place: tuple[int, int | None] = (0, None)
 
-    def run(self, fd: int, path: str, keep: frozenset[str] = frozenset()) -> int:
+    def run(self, fd: int, path: str, keep: Collection[str] = ()) -> int:
         """Empty an open directory, except for the names in ``keep``.
 
         Raises :class:`NotRemoved` if something is left, after removing all that can be removed.

@@ -142,7 +142,6 @@ class Site:
     #: The queue of its cases; None for this machine alone.
     queue: Queue | None
     nodes: int
-    account: str
     features: tuple[str, ...]
     mpirun: bool
     #: The modules of this shell in their order, and ReFrame's name of their system; empty if not known.

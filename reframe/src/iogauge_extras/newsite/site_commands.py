@@ -31,8 +31,6 @@ def new(
     queue: Annotated[
         str | None, typer.Option(help="Partition of Slurm, or none.")
     ] = None,
-    nodes: Annotated[int | None, typer.Option(min=1, help="Nodes of a case.")] = None,
-    account: Annotated[str, typer.Option(help="Account that pays for jobs.")] = "",
     ceiling: Annotated[
         str, typer.Option(help="Bandwidth of a client: '100 Gbit/s'.")
     ] = "",
@@ -68,8 +66,7 @@ def new(
         day=time.strftime("%Y-%m-%d"),
         slurm=slurm,
         queue=chosen,
-        nodes=_nodes(chosen, nodes),
-        account=account,
+        nodes=min(4, chosen.nodes) if chosen else 1,
         features=tuple(here.features),
         mpirun="mpirun" in here.programs,
         modules=modules,
@@ -119,18 +116,6 @@ def _queue(given: str | None) -> tuple[Slurm | None, Queue | None]:
             return slurm, queue
     names = ", ".join(queue.name for queue in known)
     raise slip(f"no queue {given!r}; known: {names or 'none, Slurm is not here'}")
-
-
-def _nodes(queue: Queue | None, given: int | None) -> int:
-    """Return the nodes of a case; ends the command if the queue has fewer."""
-    if queue is None:
-        return 1
-    nodes = given or min(4, queue.nodes)
-    if nodes > queue.nodes:
-        raise slip(
-            f"--nodes {nodes}: expected 1 to {queue.nodes}, which {queue.name} has"
-        )
-    return nodes
 
 
 def _target(path: str, ceiling: str) -> Target:
