@@ -28,7 +28,6 @@ def written(tmp_path_factory):
         slurm=None,
         queue=None,
         nodes=1,
-        account="",
         features=("fio", "ior", "mdtest"),
         mpirun=True,
         modules=(),
