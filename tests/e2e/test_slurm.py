@@ -353,9 +353,9 @@ def test_a_node_that_dies(slurm, make_rig):
         assert "the scheduler says NODE_FAIL" in reason_of(run)
         wait_for(lambda: not slurm.jobs(), 120, "the end of the job")
         wait_for(lambda: not slurm.processes(), 120, "the end of all processes")
-        # It kept the lock, and nobody can ask whether it is dead: that shows after a lease.
+        # It kept the lock, and nobody can ask whether it is dead.
         assert all(".lock" in path.parts for path in cluster.data())
-        done = rig.iogauge("clean", "--target", str(rig.target))
+        done = rig.iogauge("clean", "--all", "--target", str(rig.target))
         assert done.rc == 0 and "removed: the lock of" in done.out, done.out
         rig.assert_clean()
     finally:

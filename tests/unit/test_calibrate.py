@@ -411,7 +411,7 @@ def test_a_figure_that_is_open_is_no_sample(tmp_path):
             unsettled = Unsettled(math.inf, "not again")
         found = decide_metric(recovery, [50.0 + day], [], most, unsettled=unsettled)
         assert found.verdict is Verdict.FAIL
-        kept = MetricRecord.of(found, None, None)
+        kept = MetricRecord.of(found)
         made = records.values(
             time=f"2026-09-{day:02}T00:00:00Z", metrics=[kept.to_json()]
         )

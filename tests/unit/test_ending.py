@@ -34,7 +34,6 @@ COUNTS = st.dictionaries(st.sampled_from(Verdict), st.integers(0, 3))
 LACKS = st.builds(
     Unmeasured,
     gate=st.booleans(),
-    accepted=st.booleans(),
     left_out=st.sampled_from([(), (left_out(),)]),
     unfit=st.sampled_from([(), ("TargetNeedle",)]),
     unmatched=st.sampled_from([(), ("-n X selects no case",)]),
@@ -94,7 +93,6 @@ def test_a_gate_is_never_milder(counts, lack, problems):
             {"left_out": (left_out(),)},
             "nothing proven: 1 not run (MdtestEasy: no mdtest); no case was measured",
         ),
-        ({"PASS": 1}, {"gone": ("a is gone",), "accepted": True}, "ok: 1 passed"),
     ],
 )
 def test_sentences(counts, lack, text):

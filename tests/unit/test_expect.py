@@ -15,7 +15,7 @@ CHOSEN = "--mode=daily"
 def values(session, case, **change):
     """JSON of a record of a gate."""
     place = {"system": "s", "partition": "p", "environment": "e"}
-    gate = {"selection": CHOSEN, "accepts": False}
+    gate = {"selection": CHOSEN}
     return records.values(session=session, case=case, **place | gate | change)
 
 
@@ -43,15 +43,6 @@ def test_every_earlier_gate_of_the_selection_counts(tmp_path):
     write(tmp_path, "t5", "now")
     # b was gone already in the run before: it stays missed.
     assert names(tmp_path, "t5") == {"a": "t2", "b": "t1"}
-
-
-def test_what_was_accepted_is_no_longer_missed(tmp_path):
-    write(tmp_path, "t1", "a", "b")
-    # A run has two sessions where it has derived cases.
-    write(tmp_path, "t2", "a", accepts=True)
-    write(tmp_path, "t3", "derived", accepts=True)
-    write(tmp_path, "t4", "c")
-    assert set(names(tmp_path)) == {"a", "derived", "c"}
 
 
 def test_nodes_come_and_go(tmp_path):

@@ -210,15 +210,6 @@ def test_waiting_ends_with_what_waits(tmp_path):
 # --- the dead -------------------------------------------------------------------------------------
 
 
-def test_a_killed_holder_on_this_host_is_followed_at_once(tmp_path, other):
-    first, said = other(3600), []
-    first.kill()
-    mine = take(tmp_path, wait_s=0, say=said.append)
-    assert "was broken: its processes have ended" in said[0]
-    assert mine.release()
-    assert list(tmp_path.iterdir()) == []
-
-
 @pytest.mark.slow
 def test_a_killed_holder_elsewhere_is_followed_after_its_lease(tmp_path, other):
     first, said = other(2, "elsewhere"), []
@@ -239,20 +230,6 @@ def test_a_holder_elsewhere_that_beats_is_left_alone(tmp_path, other):
     with pytest.raises(Occupied):
         take(tmp_path, wait_s=5)
     assert first.end() == "kept"
-
-
-def test_a_stopped_holder_loses_the_lock_and_leaves_the_next_ones_alone(
-    tmp_path, other
-):
-    first = other(1)
-    os.kill(first.process.pid, signal.SIGSTOP)
-    mine = take(tmp_path)
-    os.kill(first.process.pid, signal.SIGCONT)
-    assert first.end() == "lost"
-    holder = lock.standing(str(tmp_path))
-    assert holder.name == mine.name
-    assert mine.beat()
-    assert mine.release()
 
 
 def test_all_of_its_processes_must_have_ended(tmp_path):
@@ -492,9 +469,6 @@ def test_what_is_no_lock_is_waited_for_and_never_removed(tmp_path, monkeypatch, 
         take(tmp_path, wait_s=600, pause=clock.pause)
     assert clock.now >= (600 if caught.type is Occupied else lock.LEASE_S)
     assert str(held(tmp_path)) in str(caught.value)
-    assert (
-        lock.find_dead(str(tmp_path), pause=clock.pause) is None or "with a dir" in kind
-    )
     lock.tidy(str(tmp_path))
     assert sorted(tmp_path.rglob("*")) == before
 
@@ -586,25 +560,11 @@ def test_nothing_is_touched_through_a_link(tmp_path, link):
     with pytest.raises((OSError, Occupied)):
         take(place, wait_s=0)
     lock.tidy(str(place))
-    with contextlib.suppress(OSError):
-        lock.find_dead(str(place), pause=lambda seconds: None)
     assert sorted(map(str, away.rglob("*"))) == before
     assert (place / link).is_symlink()
 
 
 # --- other users of the lock ----------------------------------------------------------------------------------
-
-
-def test_the_janitor_finds_the_dead_and_leaves_the_living(tmp_path, other):
-    assert lock.find_dead(str(tmp_path)) is None
-    first = other(2, "elsewhere")
-    assert lock.find_dead(str(tmp_path)) is None
-    first.kill()
-    dead = lock.find_dead(str(tmp_path))
-    assert dead is not None
-    lock.remove(dead)
-    lock.tidy(str(tmp_path))
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_target_that_is_in_use_is_not_probed(tmp_path, monkeypatch):

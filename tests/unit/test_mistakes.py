@@ -6,6 +6,7 @@ from iogauge.node.view import look
 from iogauge.site import settings
 from iogauge_extras.newsite import found, writing
 from support.mistakes import FILES, REFERENCES, mistakes
+from support.new_site import site
 
 
 @pytest.fixture(scope="module")
@@ -19,22 +20,7 @@ def written(tmp_path_factory):
         facts={"lustre.osts": 4},
         layout={},
     )
-    site = found.Site(
-        name="mine",
-        stack="local",
-        claimed="",
-        host="vm",
-        day="2026-11-22",
-        slurm=None,
-        queue=None,
-        nodes=1,
-        features=("fio", "ior", "mdtest"),
-        mpirun=True,
-        modules=(),
-        modules_system="",
-        targets=(seen,),
-    )
-    return writing.settings_text(site)
+    return writing.settings_text(site(seen))
 
 
 @pytest.mark.parametrize("row", mistakes("settings", "references"), ids="|".join)

@@ -14,7 +14,8 @@ from iogauge.node.mounts import Mount, Space
 from iogauge.node.view import View
 from iogauge.site import settings
 from iogauge_extras.newsite import found, writing
-from iogauge_extras.newsite.found import Site, Slurm, Target
+from iogauge_extras.newsite.found import Slurm, Target
+from support.new_site import site
 from support.shell import completed, script
 
 TIB = 1 << 40
@@ -57,25 +58,6 @@ def disk(free=3 << 30, **more):
     view = replace(lustre().view, mount=mount, space=space, targets=())
     facts = {"mount.options": "rw,noatime"}
     return lustre(view=view, facts=facts, layout={}, **more)
-
-
-def site(*targets, **more):
-    plain = {
-        "name": "mine",
-        "stack": "local",
-        "claimed": "",
-        "host": "login1",
-        "day": "2026-11-22",
-        "slurm": None,
-        "queue": None,
-        "nodes": 1,
-        "features": ("fio", "ior", "mdtest"),
-        "mpirun": True,
-        "modules": (),
-        "modules_system": "",
-        "targets": targets,
-    }
-    return Site(**plain | more)
 
 
 def on_slurm(*targets, slurm=SLURM, **more):

@@ -141,11 +141,6 @@ def launch(run_tasks, launcher):
     )
 
 
-def without_facts(lines):
-    """Lines of a job's functions, but for those that look at the nodes."""
-    return [line for line in lines if "iog_phase facts-" not in line]
-
-
 @pytest.mark.parametrize(
     "change, written, read, seconds",
     [
@@ -227,15 +222,6 @@ def test_placing_speaks_the_launchers_dialect(launcher, cyclic, words):
 )
 def test_what_the_site_asks_for_is_left_to_it(given, left):
     assert job_options("slurm", 1, 3600, given) == left
-
-
-def test_what_runs_within_another_phase_has_no_line():
-    both = case(
-        repeat=[phase("write"), phase("read", within="write", samples=2)], repetitions=3
-    )
-    lines = without_facts(job_functions(both, launch("run", "local")))
-    assert [line.split()[1] for line in lines if "iog_phase" in line] == ["write"]
-    assert both.samples == 6
 
 
 def test_no_layouts_are_demanded_of_a_case_that_leaves_no_files():

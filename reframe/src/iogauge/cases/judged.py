@@ -122,6 +122,10 @@ class JudgedCheck(rfm.RunOnlyRegressionTest):
         """Return the metrics that the scenario measures at any scale, each in one unit; references may name no others."""
         raise TypeError(f"{type(self).__name__} must define promise()")
 
+    def rounds(self, metric: Metric) -> Sequence[Mapping[str, float]]:
+        """Return a metric's values by name of its parts in each round, in the order of measuring; empty without parts."""
+        return ()
+
     # What a scenario may use.
 
     @property
@@ -442,5 +446,9 @@ class JudgedCheck(rfm.RunOnlyRegressionTest):
 
     def _metric_record(self, decided: MetricVerdict) -> MetricRecord:
         metric = decided.metric
-        cold = self._cold.get(metric.name)
-        return MetricRecord.of(decided, self._ceiling(metric), cold)
+        return MetricRecord.of(
+            decided,
+            limit=self._ceiling(metric),
+            cold=self._cold.get(metric.name),
+            rounds=self.rounds(metric),
+        )

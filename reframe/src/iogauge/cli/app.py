@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import getpass
 import os
 import pkgutil
@@ -16,7 +15,7 @@ from typing import Annotated, Any, Final
 import typer
 from typer.core import TyperGroup
 
-from iogauge.cli.screen import slip, slips
+from iogauge.cli.screen import slip
 from iogauge.core import processes, registry
 from iogauge.core.text import did_you_mean, visible
 from iogauge.records import names
@@ -99,18 +98,11 @@ def _show_version(asked: bool) -> None:
 
 
 def _function(name: str, place: str = "") -> Callable[..., None]:
-    """Return the function of a command, which ends with 2 if it lacks an extra; raises :class:`registry.Missing`."""
-    if place:
-        command = pkgutil.resolve_name(f"iogauge.cli.{place}")
-    else:
-        command = registry.load("iogauge_commands", name)
-
-    @functools.wraps(command)
-    def run(*words: Any, **options: Any) -> None:
-        with slips(registry.Missing):
-            command(*words, **options)
-
-    return run
+    """Return the function of a command; raises :class:`registry.Missing`."""
+    if not place:
+        return registry.load("iogauge_commands", name)
+    command: Callable[..., None] = pkgutil.resolve_name(f"iogauge.cli.{place}")
+    return command
 
 
 def _add(group: typer.Typer, name: str, place: str) -> None:

@@ -176,16 +176,19 @@ class MetricRecord(Form):
     def of(
         cls,
         decided: MetricVerdict,
-        limit: Ceiling | None,
-        cold: float | None,
+        *,
+        limit: Ceiling | None = None,
+        cold: float | None = None,
+        rounds: Sequence[Mapping[str, float]] = (),
     ) -> MetricRecord:
-        """Return the record of a verdict, with its ceiling and the value of the warm-up (``cold``)."""
+        """Return the record of a verdict, with its ceiling, the value of the warm-up (``cold``), and those of its parts in each round."""
         metric, reference = decided.metric, decided.reference
         return cls.new(
             # The median is None for a verdict without samples, which is read as damaged.
             **_taken(decided, "samples", "median", "spread", "verdict", "reason"),
             **_taken(metric, "name", "unit", "better"),
             cold=cold,
+            rounds=rounds or None,
             notes=decided.notes or None,
             open=decided.open or None,
             ceiling=limit.value if limit else None,

@@ -275,12 +275,11 @@ class Unmeasured:
     """What a session was asked for and did not measure; the default says that nothing is known.
 
     ``unmatched`` and ``gone`` are sentences: of each name or tag that fits no case, and of each case
-    that earlier gates recorded. ``accepted`` says that somebody accepts them. ``nothing`` holds the
+    that earlier gates recorded. ``nothing`` holds the
     words on the command line if they select no case at all.
     """
 
     gate: bool = False
-    accepted: bool = False
     left_out: tuple[UnrunCase, ...] = ()
     unfit: tuple[str, ...] = ()
     unmatched: tuple[str, ...] = ()
@@ -294,7 +293,6 @@ def joined_unmeasured(lacks: Sequence[Unmeasured]) -> Unmeasured:
     for lack in lacks:
         joined = Unmeasured(
             gate=joined.gate or lack.gate,
-            accepted=joined.accepted or lack.accepted,
             left_out=joined.left_out + lack.left_out,
             unfit=joined.unfit + lack.unfit,
             unmatched=joined.unmatched + lack.unmatched,
@@ -312,7 +310,10 @@ def save_unmeasured(file: Path, unmeasured: Unmeasured) -> None:
 
 def load_unmeasured(file: Path) -> Unmeasured:
     """Read what :func:`save_unmeasured` wrote; raises OSError, TypeError or ValueError."""
-    found: Unmeasured = untrusted.build(Unmeasured, untrusted.read_json(file))
+    values = untrusted.read_json(file)
+    if isinstance(values, dict):
+        values.pop("accepted", None)  # of earlier versions
+    found: Unmeasured = untrusted.build(Unmeasured, values)
     return found
 
 
@@ -328,11 +329,10 @@ def seen_before(
     each.
 
     ``mine`` are the sessions to compare with them. A damaged record counts if its case can be read.
-    The search goes back to the last session in which somebody accepted that cases are gone. Cases
-    pinned to a node are left out, since nodes come and go.
+    Cases pinned to a node are left out, since nodes come and go.
     """
     sessions_of: dict[CaseKey, str] = {}
-    sessions, accepted = 0, False
+    sessions = 0
     for file in sorted(folder.glob("*.jsonl"), reverse=True):
         if file.stem in mine:
             continue
@@ -345,10 +345,9 @@ def seen_before(
             continue
         if first is None or first.get("selection") != chosen:
             continue
-        accepts = bool(first.get("accepts"))
-        if sessions == _SESSIONS or (accepted and not accepts):
+        if sessions == _SESSIONS:
             break
-        sessions, accepted = sessions + 1, accepts
+        sessions += 1
         for record in itertools.chain([first], records):
             if record.get("pinned"):
                 continue

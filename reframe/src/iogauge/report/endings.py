@@ -89,7 +89,7 @@ def conclude(
                 failed[verdict] = number
             if verdict in UNPROVEN:
                 unproven[verdict] = number
-    absent = () if lack.accepted else (*lack.unmatched, *lack.gone)
+    absent = (*lack.unmatched, *lack.gone)
     besides = (*_nothing_measured(counts, expected + refuted, lack), *absent, *problems)
     parts = [_passed(passed, unwitnessed)]
     if failed:
@@ -204,8 +204,6 @@ def remarks(lack: Unmeasured) -> list[str]:
             f"not for this site: {_names(lack.unfit)}: no partition declares the points, nodes, "
             "hosts or targets that they need (docs/checks.md)"
         )
-    if lack.accepted:
-        lines += [f"accepted: {line}" for line in (*lack.unmatched, *lack.gone)]
     return list(map(visible, lines))
 
 

@@ -409,20 +409,12 @@ class Janitor:
             holder = processes.call_in_time(place, partial(lock.standing, place))
             if holder is not None and not holder.name:
                 raise lock.LockError(f"{holder}: remove it by hand")
-            if holder is not None and not self.everything:
-                if not holder.gone:
-                    self.say(
-                        f"watching the lock of {holder} for at most {holder.lease_s:g} s"
-                    )
-                dead = processes.watch(
-                    place, partial(_watch_lock, place), lambda _: None
+            if holder is not None and not (self.everything or holder.gone):
+                self.say(
+                    f"kept: the lock of {holder}: it is in use, as far as this host can tell. A case that waits for it "
+                    "breaks it if it is dead (--all breaks it now)"
                 )
-                if dead is None:
-                    self.say(
-                        f"kept: the lock of {holder}: it is in use (--all breaks it)"
-                    )
-                    return False
-                holder = dead
+                return False
             if not self.dry_run and not processes.call_in_time(
                 place, partial(_break_lock, place, holder)
             ):
@@ -453,16 +445,6 @@ class Janitor:
                 done = "left"
             self.say(f"{done}: {path} (a week old)")
         return old
-
-
-def _watch_lock(place: str, report: processes.Report) -> lock.Holder | None:
-    """Return the holder of a place's lock if it is dead; report at each look."""
-
-    def pause(seconds: float) -> None:
-        report(0)
-        time.sleep(seconds)
-
-    return lock.find_dead(place, pause)
 
 
 def _break_lock(place: str, holder: lock.Holder | None) -> bool:

@@ -322,21 +322,6 @@ class Watch:
         return bool(holder.name) and (holder.gone or self.quiet_s >= holder.lease_s)
 
 
-def find_dead(
-    place: str, pause: Callable[[float], object] = time.sleep
-) -> Holder | None:
-    """Return the holder of a place's lock if it is dead; takes at most one lease."""
-    watch, pause_s = Watch(), 0.0
-    first = holder = standing(place)
-    while holder is not None and holder == first and holder.name:
-        if watch.dead(holder, pause_s):
-            return holder
-        pause_s = _look_s(holder)
-        pause(pause_s)
-        holder = standing(place)
-    return None
-
-
 @dataclass(slots=True)
 class Lock:
     """A lock that this process holds. Until its release it must beat several times in a lease."""

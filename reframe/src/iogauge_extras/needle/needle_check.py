@@ -6,7 +6,7 @@ measured again. After that all are read in the same way. The repetitions are ins
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -49,15 +49,25 @@ class NeedleCheck(FioCheck):
         """Return references: ``limits.max_deviation`` bounds how slow a probe may be."""
         return self.all_alike("write_slowest", "read_slowest")
 
-    def _metric_record(self, decided: MetricVerdict) -> MetricRecord:
-        """Return the record of a metric; that of the median of all has the rate of every probe, and those of each round."""
-        record = super()._metric_record(decided)
-        way, _, kind = record.name.rpartition("_")
+    def _told(self, metric: Metric) -> Mapping[str, Any]:
+        """Return what the pass told beside the median of all; nothing of another metric."""
+        way, _, kind = metric.name.rpartition("_")
         for output in self.outputs_of(way):
             if kind == "median":
-                told: Any = output.parameters
-                rates = {"probes": medians(told["rates"]), "rounds": told["rounds"]}
-                return record.model_copy(update=rates)
+                return output.parameters
+        return {}
+
+    def rounds(self, metric: Metric) -> Sequence[Mapping[str, float]]:
+        """Return the rate of every probe in each round, beside the median of all."""
+        found: Sequence[Mapping[str, float]] = self._told(metric).get("rounds", ())
+        return found
+
+    def _metric_record(self, decided: MetricVerdict) -> MetricRecord:
+        """Return the record of a metric; that of the median of all has the rate of every probe."""
+        record = super()._metric_record(decided)
+        rates = self._told(decided.metric).get("rates")
+        if rates:
+            return record.model_copy(update={"probes": medians(rates)})
         return record
 
     def _turn_seconds(self, probes: int) -> int:

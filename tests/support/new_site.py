@@ -1,0 +1,22 @@
+"""A new site as `site new` finds it, without what a test does not name."""
+
+from iogauge_extras.newsite.found import Site
+
+
+def site(*targets, **more):
+    plain = {
+        "name": "mine",
+        "stack": "local",
+        "claimed": "",
+        "host": "login1",
+        "day": "2026-11-22",
+        "slurm": None,
+        "queue": None,
+        "nodes": 1,
+        "features": ("fio", "ior", "mdtest"),
+        "mpirun": True,
+        "modules": (),
+        "modules_system": "",
+        "targets": targets,
+    }
+    return Site(**plain | more)
