@@ -379,6 +379,35 @@ def test_o_direct_that_is_accepted_and_not_honoured(
 
 
 @pytest.mark.parametrize(
+    "mounted, kind, believed",
+    [
+        ("/ /sys", "sysfs", True),
+        ("/ /sys/fs/cgroup", "tmpfs", True),
+        ("/sys /proc/sys", "proc", True),
+        ("/ /sys/dev/block", "tmpfs", False),
+        # The kernel's own directory of another disk.
+        (
+            "/devices/pci0/ata1/block/sdb /sys/devices/pci0/ata1/block/sda",
+            "sysfs",
+            False,
+        ),
+        ("/f /sys/devices/pci0/ata1/block/sda/queue/write_cache", "ext4", False),
+        ("/ /sys", "tmpfs", False),
+    ],
+)
+def test_a_device_counts_as_what_the_kernel_itself_shows_of_it(
+    tree, mounted, kind, believed
+):
+    line = f"30 23 0:21 {mounted} rw - {kind} none rw\n"
+    tree.place("/proc/self/mountinfo").write_text(line)
+    found = tree.resolve("/data")
+    assert (not found.cached, found.disks) == (believed, ("8:0",) * believed)
+    if not believed:
+        assert f"{kind} is mounted at {mounted.split()[1]}" in found.cached
+        assert found.fsync == found.cached
+
+
+@pytest.mark.parametrize(
     "kind, options, attributes, reason",
     [
         ("zfs", "rw", 0, "zfs"),

@@ -4,6 +4,7 @@ import contextlib
 import mmap
 import os
 import shutil
+import sys
 import tempfile
 from pathlib import Path
 
@@ -233,11 +234,16 @@ def test_a_loop_device_in_memory_is_memory_until_it_is_hidden(devices):
     loop = devices.loop(inner.image("image", 100))
     point = devices.made("ext4", loop)
     assert below(point).memory == f"{loop.name} on tmpfs at {memory}"
-    # Nobody sees what the path leads to now.
+    # Nobody sees what the path leads to now, and root sees that another file is there.
     devices.mount("iogauge-test", "memory", "tmpfs")
-    found = below(point)
-    assert f"{loop.name}, whose file {memory}/image cannot be seen here" in found.cached
-    assert (found.fsync, found.disks) == (found.cached, ())
+    for _ in range(2):
+        found = below(point)
+        assert (
+            f"{loop.name}, whose file {memory}/image cannot be seen here"
+            in found.cached
+        )
+        assert (found.fsync, found.disks) == (found.cached, ())
+        inner.image("image", 100)
 
 
 @pytest.mark.parametrize("volatile", [False, True])
@@ -276,3 +282,38 @@ def test_two_directories_of_mergerfs_are_no_server(devices):
     found = look(str(shown))
     assert (found.mount.type, found.mount.source) == ("fuse.mergerfs", "x:/b")
     assert found.is_unproven
+
+
+def test_a_mount_over_what_the_kernel_shows_of_a_disk_is_no_disk(devices):
+    """As a container's may be: zram that a bind mount calls a disk, and another table of counters."""
+    loop = devices.loop(devices.image("image"))
+    point = devices.made("ext4", loop)
+    assert below(point).cached == ""
+    fake = devices.folder / "fake"
+    fake.mkdir()
+    for place, told in (
+        (
+            "/sys/dev/block",
+            "'/sys/dev/block, over what the kernel shows' in found.cached",
+        ),
+        (
+            f"/sys/block/{loop.name}/queue",
+            "'over what the kernel shows' in found.fsync",
+        ),
+        (
+            "/proc/diskstats",
+            "not found.cached and not not_the_kernels() and read_all()",
+        ),
+    ):
+        script = (
+            "from iogauge.node.view import look\n"
+            "from iogauge.node.counters import not_the_kernels, read_all as every\n"
+            "read_all = lambda: [name for name in every() if ':' in name]\n"
+            f"found = look({str(point)!r}).below\nassert {told}, found\n"
+        )
+        source = fake
+        if place == "/proc/diskstats":
+            source = Path("/dev/null")
+        enter = 'mount --bind "$1" "$2" && shift 2 && exec "$@"'
+        words = ["unshare", "--mount", "sh", "-c", enter, "sh", source, place]
+        run(*words, sys.executable, "-c", script)

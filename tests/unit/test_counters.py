@@ -77,33 +77,31 @@ def test_a_damaged_line_of_a_device_tells_nothing(tmp_path, monkeypatch, line):
 def test_what_the_kernel_does_not_show_is_missing(tmp_path):
     """As in a container: no disk and no network is not one that moved nothing."""
     assert counters.read_all(tmp_path) == {}
+    made(tmp_path, "proc/diskstats", "")
     made(
         tmp_path,
         "proc/net/dev",
         "Inter-|   Receive\n face |bytes\n    lo: 7 1 0 0 0 0 0 0 9 1 0 0\n",
     )
     assert counters.read_all(tmp_path) == {"net": Reading(7, 9, None)}
-    made(tmp_path, "sys/class/block/sda/dev", "8:0\n")
-    made(tmp_path, "sys/class/block/sda/stat", " 5 0 40 1 2 0 16 0 0 1 1\n")
-    # A path of an NVMe disk has no number.
-    made(tmp_path, "sys/class/block/nvme0c0n1/stat", " 5 0 40 1 2 0 16 0 0 1 1\n")
-    counts = counters.read_all(tmp_path)
-    assert counts["8:0"] == counts["nvme0c0n1"] == Reading(40 * 512, 16 * 512, 7)
+    made(tmp_path, "proc/diskstats", "   8       0 sda 5 0 40 1 2 0 16 0 0 1 1\n")
+    assert counters.read_all(tmp_path)["8:0"] == Reading(40 * 512, 16 * 512, 7)
 
 
 def test_what_the_kernel_says_it_does_not_count_is_silent(tmp_path):
     """Device-mapper before Linux 6.5 counts, though the kernel says that it does not."""
     names = {"sda": "8:0", "sdb": "8:16", "dm-0": "252:0", "dm-1": "252:1"}
+    lines = []
     for name, number in names.items():
         moved = 0 if name == "dm-1" else 7
-        made(tmp_path, f"sys/class/block/{name}/dev", f"{number}\n")
-        made(tmp_path, f"sys/class/block/{name}/stat", f"{moved} 0 {moved} 0 0 0 0 0\n")
+        lines.append(f"{number.replace(':', ' ')} {name} {moved} 0 {moved} 0 0 0 0 0\n")
         counted = "1" if name == "sda" else "0"
         made(tmp_path, f"sys/devices/{name}/queue/iostats", f"{counted}\n")
         place = tmp_path / "sys/dev/block" / number
         place.parent.mkdir(parents=True, exist_ok=True)
         place.symlink_to(tmp_path / "sys/devices" / name)
-    assert counters.silent(tmp_path) == ("252:1", "8:16")
+    made(tmp_path, "proc/diskstats", "".join(lines))
+    assert counters.silent(tmp_path) == ("8:16", "252:1")
 
 
 def test_ports_of_infiniband_count_for_their_interfaces(tmp_path):

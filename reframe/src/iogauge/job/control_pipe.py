@@ -13,14 +13,17 @@ from typing import NamedTuple
 from iogauge.node import kernel
 from iogauge.node.counters import (
     Reading,
+    not_the_kernels,
     processor_ticks,
     read_all,
 )
 from iogauge.plan.observations import (
     COUNTERS,
     TASKS,
+    UNCOUNTED,
     append,
     line_of,
+    note,
 )
 
 #: Named pipes in the stage directory, with ``.<host>``: questions, and the answers with ``.said`` behind.
@@ -56,6 +59,9 @@ class ControlPipe:
         self._waiting = b""
         self._looks = self._tasks = ""
         self._told_at = time.monotonic()
+        uncounted = not_the_kernels()
+        if uncounted:
+            note(UNCOUNTED, uncounted)
         for pipe in self._places:
             os.mkfifo(pipe, 0o600)
         # Open for both ways: nobody waits for the other end, and the question is never at an end.

@@ -3,7 +3,7 @@
 =============  ======================================  ==================================
 name           where                                   counts
 =============  ======================================  ==================================
-``8:0``        /sys/class/block                        bytes and requests of a block device
+``8:0``        /proc/diskstats, or /sys/dev/block      bytes and requests of a block device
 ``/mnt``       /proc/self/mountstats                   bytes of a mounted NFS
 ``net``        /proc/net/dev, /sys/class/infiniband    bytes of all networks
 ``fs-OST0000`` osc.*.stats, mdc.*.stats                bytes and requests of a Lustre target
@@ -24,7 +24,7 @@ from typing import NamedTuple
 
 from iogauge.core import commands
 from iogauge.node.kernel import listed, text
-from iogauge.node.mounts import BLOCK_DEVICE, unescape
+from iogauge.node.mounts import BLOCK_DEVICE, mounted_over, unescape
 
 
 class Reading(NamedTuple):
@@ -68,6 +68,9 @@ class Ticks(NamedTuple):
 #: All counters of a node by name; None for a device that did not tell.
 Readings = Mapping[str, Reading | None]
 
+#: The counters of all block devices.
+_DISKS = "proc/diskstats"
+_NUMBERED = "sys/dev/block"
 #: Name of what all networks moved.
 NETWORKS = "net"
 
@@ -111,17 +114,42 @@ def processor_ticks(root: Path = Path("/")) -> Ticks | None:
 
 
 def _block_devices(root: Path) -> dict[str, Reading]:
-    """Return the counters of all block devices in sysfs: containers may show another /proc/diskstats (lxcfs).
+    """Return the counters of /proc/diskstats, or those of sysfs if a container shows another one there (lxcfs).
 
-    Paths of an NVMe disk have no number, and go by their names.
+    Linux 4.18 added discards and 5.5 flushes behind the fields that are read.
     """
+    if mounted_over(str(root / _DISKS), root=str(root)):
+        return _of_sysfs(root)
     counts: dict[str, Reading] = {}
-    folder = root / "sys/class/block"
-    for name in listed(str(folder)):
-        words = text(folder, name, "stat").split()
-        if len(words) >= 8:
-            counts[text(folder, name, "dev") or name] = _of_fields(words)
+    for line in text(root / _DISKS).splitlines():
+        words = line.split()
+        if len(words) < 11:
+            continue
+        name = ":".join(words[:2])
+        # Paths of an NVMe disk have no number of their own: all of them are 0:0.
+        if re.fullmatch("nvme[0-9]+c[0-9]+n[0-9]+", words[2]):
+            name = words[2]
+        counts[name] = _of_fields(words[3:])
     return counts
+
+
+def _of_sysfs(root: Path) -> dict[str, Reading]:
+    """Return the counters of the devices that have a number; none if something is mounted over them."""
+    counts: dict[str, Reading] = {}
+    if mounted_over(str(root / _NUMBERED), root=str(root)):
+        return counts
+    for number in listed(str(root), _NUMBERED):
+        words = text(root / _NUMBERED, number, "stat").split()
+        if len(words) >= 8:
+            counts[number] = _of_fields(words)
+    return counts
+
+
+def not_the_kernels() -> str:
+    """Return why no disk of this node is counted; empty if the kernel itself shows their counters."""
+    if mounted_over(f"/{_DISKS}") and mounted_over(f"/{_NUMBERED}"):
+        return f"other file systems are mounted over /{_DISKS} and /{_NUMBERED}, where the kernel should show them"
+    return ""
 
 
 def is_counted(root: str | Path, device: str) -> bool:

@@ -124,7 +124,7 @@ class Below:
     ``devices`` are the block devices directly under the file system, as ``MAJOR:MINOR``: all of a
     btrfs, those under the upper directory of an overlay. If the paths of an NVMe disk count in its place, they are its
     paths, by name (``nvme0c0n1``). It is empty for network file systems.
-    ``disks`` are the whole disks at the bottom: their counters show what
+    ``disks`` are the whole disks at the bottom: their counters (``/proc/diskstats``) show what
     reached storage. ``names`` gives the kernel's names. ``ways`` are the devices by which the bytes of a file system
     without ``devices`` may leave the node: those under what a program (FUSE) shows, or all disks of the node.
 

@@ -1,13 +1,14 @@
 """The stack below a mount, down to the disks: what is memory, what is cached, what is copied.
 
-Measured on Linux 6.18 with the counters of devices and ``/proc/PID/io``. ext4 with data=journal and
+Measured on Linux 6.18 with ``/proc/diskstats`` and ``/proc/PID/io``. ext4 with data=journal and
 directories with fscrypt accept O_DIRECT, and read from the page cache. btrfs writes through the
 page cache where data have checksums, but data are on the device when the write returns, and reads
 are direct. Extents that btrfs compressed are read from the page cache; random data, which G18
 demands of such targets, are stored as they are and read directly. Counters of a loop device count
 what its file's page cache answered too.
 
-The path that the kernel names is the file of a loop device, also in a directory that a user may not look into.
+An ordinary user cannot ask a loop device for its file's inode: to him the path is the file, also in
+a directory that he may not look into.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from iogauge.node.mounts import (
     existing_parent,
     find_mount,
     mount_by_name,
+    mounted_over,
     no_barriers,
     option,
     unescape,
@@ -38,6 +40,7 @@ from iogauge.node.mounts import (
 )
 
 _GET_ATTRIBUTES = READ | 0x00086601
+_LOOP_STATUS = 0x4C05
 
 #: Attributes of an inode (linux/fs.h): compressed (``chattr +c``), encrypted by fscrypt, data
 #: journalled (``chattr +j``). New files inherit those of their directory.
@@ -347,6 +350,8 @@ class _Walk:
         """Return the numbers of the block devices directly under a file system."""
         if mount.type == "btrfs":
             folder = self.place("sys/fs/btrfs", uuid_of(path, mount), "devices")
+            if mounted_over(folder, root=self.root):
+                return ()
             numbers = [text(folder, name, "dev") for name in listed(folder)]
             return tuple(filter(None, numbers))
         if not kind_of(mount.type).on_device:
@@ -395,6 +400,11 @@ class _Walk:
     def device(self, number: str, above: frozenset[int]) -> Below:
         """Return the stack below a block device, which the reasons and ``names`` include."""
         directory, name = _whole(self.root, number)
+        over = mounted_over(self.place(_BY_NUMBER, number), directory, root=self.root)
+        if over:
+            return _unknown(
+                f"the device {number}: {over.type} is mounted at {over.point}, over what the kernel shows of it"
+            )
         if not os.path.isdir(directory):
             return _unknown(f"the device {number}, which the kernel does not show here")
         disk = os.path.basename(directory)
@@ -431,9 +441,11 @@ class _Walk:
     def loop(self, name: str, directory: str, above: frozenset[int]) -> Below:
         """Return the stack below a loop device: that of its file, or of its block device."""
         file = text(directory, "loop/backing_file")
-        below = self.behind(file, above)
+        below = self.behind(name, file, above)
         if below is None:
-            return _unknown(f"{name}, whose file {file} cannot be seen here")
+            return _unknown(
+                f"{name}, whose file {file} cannot be seen here, or is another one"
+            )
         below = _on(name, below)
         if text(directory, "loop/dio") != "1":
             reason = f"{name}, whose file {file} goes through the page cache (losetup --direct-io)"
@@ -446,8 +458,8 @@ class _Walk:
             return below
         return replace(below, cached=below.cached or reason)
 
-    def behind(self, file: str, above: frozenset[int]) -> Below | None:
-        """Return the stack of a loop device's file; None if there is no such file."""
+    def behind(self, name: str, file: str, above: frozenset[int]) -> Below | None:
+        """Return the stack of a loop device's file; None if the path is not that file."""
         path = self.place(file)
         mount = None
         if file and _is_closed(path):
@@ -458,7 +470,16 @@ class _Walk:
         if not file or mount is None:
             return None
         info = os.stat(path)
-        if stat.S_ISBLK(info.st_mode):
+        is_device = stat.S_ISBLK(info.st_mode)
+        status = asked(self.place("dev", name), _LOOP_STATUS, bytes(232))  # root's
+        if status:
+            device, inode, special = struct.unpack_from("QQQ", status)
+            is_that = (device, inode) == (info.st_dev, info.st_ino)
+            if is_device:
+                is_that = special == info.st_rdev
+            if not is_that:
+                return None
+        if is_device:
             return self.device(_number(info.st_rdev), above)
         return self.image(path, mount, above)
 

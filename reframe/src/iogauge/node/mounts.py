@@ -126,10 +126,7 @@ def find_mount(path: str) -> Mount:
 
 def mount_by_name(path: str) -> Mount | None:
     """Return the mount that a path leads to by its name, if the path itself may not be looked at."""
-    at = []
-    for mount in of_this_host():
-        if f"{path}/".startswith(f"{mount.point.rstrip('/')}/"):
-            at.append(mount)
+    at = [mount for mount in of_this_host() if is_within(path, mount.point)]
     return max(reversed(at), key=lambda mount: len(mount.point), default=None)
 
 
@@ -151,9 +148,31 @@ def mount_of(fd: int) -> Mount:
     raise OSError(f"/proc/self/mountinfo has no mount {number}")
 
 
-def of_this_host() -> list[Mount]:
+def of_this_host(root: str = "/") -> list[Mount]:
     """Return the mounts that this process sees."""
-    return parse_mountinfo(text("/proc/self/mountinfo"))
+    return parse_mountinfo(text(root, "proc/self/mountinfo"))
+
+
+def is_within(path: str, directory: str) -> bool:
+    """Return whether a path is a directory, or lies below it by its name."""
+    return f"{path}/".startswith(f"{directory.rstrip('/')}/")
+
+
+def mounted_over(*paths: str, root: str = "/") -> Mount | None:
+    """Return what is mounted over paths of /sys or /proc below ``root``, or in them; None if they are the kernel's own.
+
+    lxcfs shows a /proc/diskstats of its own. A bind mount may show another device of the kernel.
+    """
+    for mount in of_this_host(root):
+        place = os.path.join(root, mount.point.lstrip("/"))
+        top = {"sysfs": "/sys", "proc": "/proc"}.get(mount.type, "-")
+        is_own = mount.point == f"{top}{mount.root}".rstrip("/")
+        if is_own or not mount.point.startswith(("/sys", "/proc")):
+            continue
+        for path in paths:
+            if is_within(path, place) or is_within(place, path):
+                return mount
+    return None
 
 
 def space_of(path: str) -> Space:
