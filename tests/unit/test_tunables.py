@@ -4,8 +4,6 @@ import json
 import os
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from iogauge.node import mounts
 from iogauge.node.lustre import checksums
@@ -115,13 +113,3 @@ def test_without_lctl_the_message_says_what_to_do(tmp_path, monkeypatch):
 )
 def test_the_file_systems_name(source, name):
     assert mounts.fsname_of(source) == name
-
-
-@given(
-    st.dictionaries(st.from_regex(r"[a-z.]{1,20}", fullmatch=True), st.integers(0, 9))
-)
-def test_parameters_are_read_as_printed(values):
-    text = "".join(f"{name}={value}\n" for name, value in values.items())
-    assert checksums.parse_params(f"error: nothing\n{text}") == {
-        name: str(value) for name, value in values.items()
-    }

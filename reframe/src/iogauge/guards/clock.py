@@ -171,8 +171,8 @@ def _moving(execution: Execution) -> tuple[float | None, str]:
 def _moving_on_devices(execution: Execution) -> float | None:
     """Return the seconds in which an execution's bytes moved on the devices of the first node; None if unknown."""
     phase, case, span = execution.view, execution.case, execution.span
-    hosts = case.with_first
-    if span is None or not hosts or not case.counters or case.on_network:
+    first, views = case.evidence.first, case.evidence.views
+    if span is None or first is None or not case.counters or case.on_network:
         # Clients of a network count what programs ask for, or in the background.
         return None
     if phase.plan.syncs or phase.access.direction == "metadata":
@@ -180,6 +180,8 @@ def _moving_on_devices(execution: Execution) -> float | None:
         return None
     if phase.plan.pauses or execution.output.stretches != 1:
         return None
+    # Containers of one kernel over one mount share their counters.
+    hosts = [view.host for view in views if view.cache_id == first.cache_id]
     if len(hosts) > 1 and not execution.counts.of_tasks:
         # Each server starts its clock when it is ready: their bytes move for longer than any of them measures.
         return None

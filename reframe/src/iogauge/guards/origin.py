@@ -47,7 +47,8 @@ def objection(execution: Execution) -> str:
         candidates = watched or candidates
     wrong = "phases.tsv has no time of this execution"
     for candidate in candidates:
-        run = execution.run(candidate)
+        name = candidate.within or candidate.name
+        run = execution.case.evidence.runs.get((execution.repetition, name))
         if run is None:
             continue
         differs = _differs(execution, candidate, run, program)

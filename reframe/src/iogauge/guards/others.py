@@ -91,11 +91,11 @@ def foreign_files(phase: PhaseView) -> Finding | None:
     if len({view.cache_id for view in case.evidence.views}) != 1 or share.share >= 1:
         return None
     for execution in phase.executions:
-        made = execution.files_changed
-        if made is None or not execution.counts.complete:
+        made, span = execution.files_changed, execution.span
+        if made is None or span is None or not execution.counts.complete:
             continue
-        files, removed = abs(made[1]), made[1] < 0
-        changed = files_changed(case.evidence.moved, made[0])
+        files, removed = abs(made), made < 0
+        changed = files_changed(case.evidence.moved, span)
         if changed is None or files < LEAST_FILES or (removed and not case.kind.frees):
             continue
         few = abs(files - changed) < LEAST_FILES
@@ -177,8 +177,10 @@ def _foreign(
 ) -> _Foreign:
     """Return what others moved in some executions. An execution of which counts are lost says nothing."""
     own, counted, known, again = Reading(), Reading(), False, 0
+    # A partition's disk also serves the other partitions.
+    names = case.by_host(lambda view: view.below.disk_of_partition or view.counters)
     for execution in executions:
-        moved = execution.counts.counted(case.shared_counters)
+        moved = execution.counts.counted(names)
         if moved is None or not execution.counts.complete:
             continue
         known = True

@@ -23,7 +23,6 @@ from iogauge.node.mounts import option
 from iogauge.node.view import View
 from iogauge.plan.case import Access, CasePlan, PhasePlan
 from iogauge.plan.observations import TaskLine
-from iogauge.plan.stage import PhaseRun
 from iogauge.site.extras import PartitionExtras
 
 #: Bytes that the ends of a buffered operation may add: a page each, or what is read ahead by default.
@@ -136,29 +135,22 @@ class CaseView:
         Containers of one kernel over one mount share their counters: only the first of them is
         named. Empty if a node has none, or if one of them counts nothing.
         """
-        return self._by_host(lambda view: view.counters)
+        return self.by_host(lambda view: view.counters)
 
     @cached_property
     def disks(self) -> Mapping[str, Sequence[str]]:
         """Return the names of the disks at the bottom, by host, as :attr:`counters`."""
-        return self._by_host(lambda view: view.below.disks)
+        return self.by_host(lambda view: view.below.disks)
 
     @cached_property
     def ways(self) -> Mapping[str, Sequence[str]]:
         """Return the devices by which bytes may leave the nodes, by host; containers of one kernel share theirs."""
         return {view.host: view.below.ways for view in self._firsts}
 
-    @cached_property
-    def shared_counters(self) -> Mapping[str, Sequence[str]]:
-        """Return the names of the counters that show the load of others, as :attr:`counters`.
-
-        A partition's disk also serves the other partitions.
-        """
-        return self._by_host(lambda view: view.below.disk_of_partition or view.counters)
-
-    def _by_host(
+    def by_host(
         self, names: Callable[[View], Sequence[str]]
     ) -> Mapping[str, Sequence[str]]:
+        """Return the names of counters by host, as :attr:`counters`."""
         named = {view.host: names(view) for view in self._firsts}
         for view in self._firsts:
             of_host = named[view.host]
@@ -183,14 +175,6 @@ class CaseView:
     def _firsts(self) -> Collection[View]:
         """Return the view of the first host of each kernel and mount."""
         return {view.cache_id: view for view in reversed(self.evidence.views)}.values()
-
-    @property
-    def with_first(self) -> set[str]:
-        """Return the hosts whose counters the first node sees: containers of one kernel over one mount share them."""
-        first, views = self.evidence.first, self.evidence.views
-        if first is None:
-            return set()
-        return {view.host for view in views if view.cache_id == first.cache_id}
 
     @property
     def on_network(self) -> bool:
@@ -228,12 +212,7 @@ class CaseView:
     @property
     def cores(self) -> list[int]:
         """Return the physical cores of the nodes, as far as they are known."""
-        counts = []
-        for facts in self.evidence.nodes.values():
-            count = facts.get("cpu.cores")
-            if isinstance(count, int):
-                counts.append(count)
-        return counts
+        return self._least("cpu.cores")
 
     @property
     def memories(self) -> list[int]:
@@ -241,13 +220,17 @@ class CaseView:
 
         This is the memory of the node, or the limit of the job's control group if that is smaller.
         """
-        smallest = []
+        return self._least("mem.bytes", "mem.limit")
+
+    def _least(self, *keys: str) -> list[int]:
+        """Return the least of some facts of each node that tells one of them."""
+        least = []
         for facts in self.evidence.nodes.values():
-            sizes = [facts.get("mem.bytes"), facts.get("mem.limit")]
-            known = [size for size in sizes if isinstance(size, int)]
+            told = [facts.get(key) for key in keys]
+            known = [count for count in told if isinstance(count, int)]
             if known:
-                smallest.append(min(known))
-        return smallest
+                least.append(min(known))
+        return least
 
 
 @dataclass(frozen=True)
@@ -353,11 +336,6 @@ class Execution:
         """Return the case."""
         return self.view.case
 
-    def run(self, phase: PhasePlan) -> PhaseRun | None:
-        """Return when the job script ran a phase in this repetition; None if unknown."""
-        name = phase.within or phase.name
-        return self.case.evidence.runs.get((self.repetition, name))
-
     @property
     def complete(self) -> bool:
         """Return whether no count is lost: the lines of all tasks, and what the devices below a local file system moved."""
@@ -451,18 +429,15 @@ class Execution:
         return self.reported_bytes
 
     @property
-    def files_changed(self) -> tuple[tuple[float, float], int] | None:
-        """Return when it ran on the first node, and how many files it made, or removed if negative; None if it also did
-        something else.
-        """
-        phases = self.output.phases
-        names = [phase.name for phase in phases]
-        if names not in (["create"], ["remove"]) or self.span is None:
+    def files_changed(self) -> int | None:
+        """Return how many files it made, or removed if negative; None if it also did something else."""
+        names = [phase.name for phase in self.output.phases]
+        if names not in (["create"], ["remove"]):
             return None
-        files = phases[0].operations or 0
+        files = self.output.phases[0].operations or 0
         if names == ["remove"]:
-            files = -files
-        return self.span, files
+            return -files
+        return files
 
     @property
     def synchronous(self) -> bool:

@@ -16,7 +16,7 @@ import os
 import time
 from collections.abc import Callable, Sequence
 
-from iogauge.core.processes import parent
+from iogauge.core.processes import parent, started
 from iogauge.job.control_pipe import Task
 from iogauge.node.between import of_processes
 from iogauge.node.counters import Reading, follow
@@ -89,11 +89,6 @@ def _content(file: str) -> bytes:
         return os.read(descriptor, 4096)
     finally:
         os.close(descriptor)
-
-
-def _stat(process: int) -> list[bytes]:
-    """Return what proc(5) tells of a process, from its state on."""
-    return _content(f"/proc/{process}/stat").rpartition(b")")[2].split()
 
 
 def _tree(first: int, most: int) -> list[int]:
@@ -188,9 +183,8 @@ class Recorder:
 
     def take(self, task: Task) -> None:
         """Look at the tool of this node's first task from now on."""
-        with contextlib.suppress(OSError, ValueError, IndexError):
-            if int(_stat(task.process)[19]) == task.start:
-                self._task = task.process
+        if started(task.process) == task.start:
+            self._task = task.process
 
     def begin(self, output: str = "", server: int | None = None) -> None:
         """Look often for a while: a phase begins. Its tool prints to the file ``output``, or its ``server`` does the work."""

@@ -12,7 +12,6 @@ import contextlib
 import json
 import os
 import re
-import time
 from collections.abc import Mapping
 from pathlib import Path
 from subprocess import CompletedProcess
@@ -89,8 +88,7 @@ def switch_checksums(on: bool, source: str, folder: Path) -> None:
         not file.exists()
     ):  # else a change is under way, and the file holds the values before it
         folder.mkdir(parents=True, exist_ok=True)
-        kept = {"since": time.time(), "found": values}
-        replace_file(file, json.dumps(kept).encode(), sync=True)
+        replace_file(file, json.dumps({"found": values}).encode(), sync=True)
     _write(dict.fromkeys(values, "1" if on else "0"))
 
 
