@@ -96,8 +96,6 @@ def patched(data, at, form, value):
 
 
 W4, F40 = encoder.encode(recorded("w4")), encoder.encode(recorded("f40"))
-#: lov_foreign_md: magic, length of what follows, type, flags.
-FOREIGN = struct.pack("<IIII", encoder.MAGIC["foreign"], 4, 0, 0)
 #: A component's entry begins here; its flags, extent, offset and size lie in it.
 ENTRY = 32
 
@@ -105,8 +103,6 @@ ENTRY = 32
 @pytest.mark.parametrize(
     "data, why",
     [
-        (FOREIGN + b"abcd", "the file is foreign"),
-        (patched(W4, 4, "<I", 0x80000001), "the file is released"),
         (patched(W4, 4, "<I", 0x2), "no pattern is 0x00000002"),
         (patched(W4, 24, "<I", 0), "4 stripe(s) of 0 bytes"),
         (patched(W4, 28, "<H", 3), "3 stripe(s) of 1048576 bytes in 96 bytes"),

@@ -57,21 +57,6 @@ def test_the_metadata_targets_of_a_directory(name, found):
     assert directory.parse_getdirstripe(said(f"lfs getdirstripe -y {name}")) == found
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        said("lfs getdirstripe -y dne").rpartition("      - l_mdt_idx")[0],
-        said("lfs getdirstripe -y dne").replace("offset: 0", "offset: 1"),
-        said("lfs getdirstripe -y m1") * 2,
-    ],
-)
-def test_a_directory_that_is_damaged_is_refused(text):
-    with pytest.raises(
-        LustreError, match="lfs getdirstripe -y: no layout of a directory"
-    ):
-        directory.parse_getdirstripe(text)
-
-
 def test_the_inodes_of_metadata_targets():
     assert targets.parse_df_inodes(said("lfs df -i")) == (
         MetadataTarget(index=0, inodes_total=838864, inodes_free=838555),
@@ -196,20 +181,6 @@ def test_a_target_that_does_not_answer_is_inactive():
     assert sorted(target.index for target in found.values()) == [0, 2, 3]
 
 
-def test_a_target_that_stands_twice_is_an_error():
-    text = answer("health.txt", "lfs osts /mnt/lustre").stdout
-    with pytest.raises(LustreError, match="twice"):
-        targets.parse_osts(text + text)
-
-
-@pytest.mark.parametrize("change", [("OST:1", "OST:7"), ("OST0001", "OST0007")])
-def test_targets_that_do_not_agree_are_an_error(change):
-    df = answer("health.txt", "lfs df /mnt/lustre").stdout.replace(*change)
-    osts = targets.parse_osts(answer("health.txt", "lfs osts /mnt/lustre").stdout)
-    with pytest.raises(LustreError, match="the client does not have it"):
-        targets.join_targets(osts=osts, shown=targets.parse_df(df), servers={})
-
-
 def test_a_target_has_the_address_of_its_server():
     servers = {
         "lustre-OST0000_UUID": "10.0.0.11@tcp",
@@ -269,12 +240,6 @@ def test_names_go_round_the_targets(change, servers, inactive, where):
 def test_names_that_cannot_be_placed(change, servers, inactive, why):
     with pytest.raises(ValueError, match=why):
         place(pins(2, **change), storage(servers, inactive))
-
-
-@pytest.mark.parametrize("name", ["", "/a", "../a", "a/../b", "a//b", "a/", "./a"])
-def test_pins_do_not_lead_elsewhere(name):
-    with pytest.raises(ValueError, match="is not a path below"):
-        Pins(names=(name,), kind="file")
 
 
 # --- programs whose exit status is 0 ----------------------------------------------------------------

@@ -182,7 +182,7 @@ def test_a_short_phase_has_enough_looks(tmp_path, monkeypatch):
     now, total = [1000.0], 256 * MIB
     recorder = Recorder([])
     recorder._looks.append(
-        lambda: Reading(0, round(total * min(1, max(0, (now[0] - 1003.456) / 0.06))))
+        lambda: Reading(0, round(total * min(1, max(0, (now[0] - 1001.456) / 0.06))))
     )
     recorder.begin()
     while now[0] < 1005:
@@ -190,7 +190,7 @@ def test_a_short_phase_has_enough_looks(tmp_path, monkeypatch):
         recorder.look()
     recorder.write()
     instants = read(tmp_path).instants(MOVED)
-    seconds = seconds_of_activity(instants, (1003.3, 1003.6), total - (16 << 20))
+    seconds = seconds_of_activity(instants, (1001.3, 1001.6), total - (16 << 20))
     assert seconds is not None and 0.033 < seconds <= 0.06
 
 

@@ -37,7 +37,7 @@ from iogauge.plan.observations import (
 #: are close to each other for some time from when a phase begins. A look takes some 50 microseconds of a core.
 _PAUSE_S = 0.2
 _CLOSE_S = 0.01
-_CLOSE_FOR_S = 5.0
+_CLOSE_FOR_S = 3.0
 
 #: Lines that may wait before they are written.
 _WAITING = 50

@@ -78,14 +78,14 @@ def facts_of(parameters: Mapping[str, str]) -> Fingerprint:
         match = re.search(pattern, value)
         if name == "version":
             facts["lustre.client"] = value.strip()
-        elif last == "numobd" and "-cli" in name and re.fullmatch("[0-9]{1,9}", value):
+        elif last == "numobd" and first in _COUNTED and value.isdecimal():
             facts[_COUNTED[first]] = int(value)
         elif last == "ost_conn_uuid" and "@" in value:
             addresses.add(value)
             facts["lustre.servers"] = len(addresses)
         elif last == "import" and match:
             values.setdefault("lustre.server", set()).add(match[1])
-        elif last in tunables().get(first, ()) and _OF_SERVER not in name:
+        elif last in tunables().get(first, ()):
             if match:
                 value = match[1]
             different = values.setdefault(f"tunable.{first}.{last}", set())

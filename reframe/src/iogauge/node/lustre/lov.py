@@ -28,7 +28,6 @@ MOST_FILES = 3000
 _V1 = 0x0BD10BD0
 _V3 = 0x0BD30BD0
 _COMPOSITE = (0x0BD60BD0, 0x0BD80BD0)
-_FOREIGN = 0x0BD70BD0
 
 #: Magic, pattern, object identifier (2), stripe size, stripe count, generation; then perhaps a pool. An object: identifier
 #: (2), generation, index of its target.
@@ -49,7 +48,6 @@ _PATTERNS = {
     0x200: "overstriped",
     0x800: "compress",
 }
-_RELEASED = 0x80000000
 #: Flags of a component: its mirror is out of date, it has objects, it is room for the one before it to grow.
 _STALE, _INSTANTIATED, _EXTENSION = 0x1, 0x10, 0x40
 _NO_END = 2**64 - 1
@@ -174,13 +172,9 @@ def _components(data: bytes, of_file: bool) -> Iterator[Part]:
 def _part(data: bytes, of_file: bool, done: bool) -> Part:
     """Return a component from its description; ``done`` means that it must have objects."""
     magic = _magic(data)
-    if magic == _FOREIGN:
-        raise ValueError("the file is foreign: its data lie outside of Lustre")
     if magic not in (_V1, _V3):
         raise ValueError(f"no layout begins with {data[:4].hex() or 'nothing'}")
     _, pattern, _, _, size, count, _ = _PLAIN.unpack_from(data)
-    if pattern & _RELEASED:
-        raise ValueError("the file is released: its data lie in an archive")
     words, rest, pool = _pattern(pattern), data[_PLAIN.size :], b""
     if magic == _V3:
         pool, rest = _POOL.unpack_from(rest)[0].partition(b"\0")[0], rest[_POOL.size :]
