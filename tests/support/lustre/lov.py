@@ -11,7 +11,6 @@ MAGIC = {
     "v1": 0x0BD10BD0,
     "v3": 0x0BD30BD0,
     "composite": 0x0BD60BD0,
-    "foreign": 0x0BD70BD0,
 }
 PATTERN = {
     "raid0": 0x1,
