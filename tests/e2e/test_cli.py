@@ -93,7 +93,7 @@ def test_bench(rig):
     assert (record["system"], record["verdict"]) == ("local", "UNREFERENCED"), run.out
     assert "UNREFERENCED" in run.out and "read_iops" in run.out
     assert str(rig.target) in run.out.replace("\n", "")
-    assert "iogauge: 1 measured: 1 " in run.out
+    assert "iogauge: nothing proven: 1 unproven (UNREFERENCED)" in run.out
     first, *_ = [line.split() for line in run.out.splitlines()[-3:]]
     assert first == ["iogauge", "site", "new", "NAME", "--target", str(rig.target)]
     rig.assert_clean()

@@ -281,7 +281,7 @@ def test_the_page_tells_everything_and_fetches_nothing(tmp_path):
     )
     both = [record(0), bad]
     text = page.page(collected(tmp_path, both, 2), both)
-    assert text.count("<script") == 1 and "\x1b" not in text
+    assert "<script" not in text and "\x1b" not in text
     assert not re.findall(r'(?:href|src)="([^"]*)"', text)
     # A line of one run needs no figure.
     assert text.count('<svg class="iog') == 0
@@ -295,13 +295,7 @@ def test_junit_calls_nothing_but_pass_a_pass():
         (suite,) = ElementTree.fromstring(
             junit(found, gate, found.ending(gate)).encode()
         )
-        kinds = {
-            str(case.get("name")) + str(k): [
-                child.tag for child in case if child.tag != "system-out"
-            ]
-            for k, case in enumerate(suite)
-        }
-        told = list(kinds.values())
+        told = [[child.tag for child in case] for case in suite]
         assert [not kind for kind in told] == [False] * 6 + [True]
         fails = sum(kind in (["failure"], ["error"]) for kind in told)
         assert (

@@ -2,7 +2,6 @@
 
 import pytest
 
-from iogauge.records.record import MetricRecord
 from iogauge_extras.ceilings import table
 from support import records
 from support.extras import extras
@@ -45,23 +44,6 @@ def test_each_layer_loses_what_it_takes_from_those_below():
         400 * MIB,
         400 * MIB,
     ]
-
-
-def test_a_metric_has_its_declared_ceiling_beside_it():
-    metric = MetricRecord.from_json(
-        records.metric("read_bw", ceiling=None, ceiling_from=None)
-    )
-    assert table.beside(shown(), 3, metric) == {"declared": f"300.0 {metric.unit}"}
-    assert table.beside(None, 3, metric) == {}
-    # What the record was held against stays what it was; earlier versions measured ceilings.
-    old = MetricRecord.from_json(
-        records.metric(
-            "read_bw",
-            ceiling=7.0,
-            ceiling_from="client network, measured 2026-01-01 on 2 node(s)",
-        )
-    )
-    assert table.beside(shown(), 2, old) == {"measured": f"7.000 {metric.unit}"}
 
 
 def test_a_derived_figure_and_one_that_is_too_old_are_not_reached(

@@ -15,7 +15,7 @@ from iogauge.records.selected import (
     Unmeasured,
     UnrunCase,
 )
-from iogauge.report.endings import SessionRecords, Word, conclude, first_look
+from iogauge.report.endings import SessionRecords, Word, conclude
 from iogauge.report.export import junit
 from iogauge_extras.page import news, page
 from support import records
@@ -98,13 +98,6 @@ def test_a_gate_is_never_milder(counts, lack, problems):
 def test_sentences(counts, lack, text):
     found = of({Verdict(name): n for name, n in counts.items()}, Unmeasured(**lack))
     assert str(found) == text
-
-
-def test_a_first_look_counts_what_is_valid_and_what_is_not():
-    counts = {Verdict.UNREFERENCED: 6, Verdict.UNSTABLE: 2, Verdict.ERROR: 1}
-    assert first_look(counts).startswith("8 measured: 6 valid, with no reference")
-    assert "2 unsteady" in first_look(counts)
-    assert first_look({Verdict.ERROR: 1}) == ""
 
 
 def test_text_from_outside_is_shown_not_obeyed():

@@ -7,7 +7,6 @@ import errno
 import os
 import re
 import time
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -28,7 +27,7 @@ from iogauge.records import journal, names
 from iogauge.records.record import Record, short_name
 from iogauge.records.selected import Selected, Unmeasured, save_unmeasured, selection
 from iogauge.report import undone
-from iogauge.report.endings import SessionRecords, Word, first_look
+from iogauge.report.endings import SessionRecords
 from iogauge.session import current, life
 from iogauge.site import folders, machine
 from iogauge.workspace import lock, permission
@@ -184,12 +183,10 @@ def _end(
     chosen: Selected | None,
     ran: list[_Ran],
     gate: bool,
-    first: bool = False,
 ) -> int:
     """Print how a run ended, keep what it did not measure, and return its exit status.
 
-    ``ran`` are the sessions: of measured cases, then of derived ones, then of confirmations. A ``first`` look has no
-    site, so there is nothing that it could prove.
+    ``ran`` are the sessions: of measured cases, then of derived ones, then of confirmations.
     """
     records = [record for run in ran for record in run.records]
     status = max(run.status for run in ran)
@@ -201,10 +198,7 @@ def _end(
     end = found.ending(gate, lack)
     if status and not end.status:
         end = found.ending(gate, lack, [f"ReFrame ended with status {status}"])
-    sentence = ""
-    if first and end.word is Word.NOTHING_PROVEN:
-        sentence = first_look(Counter(record.verdict for record in records))
-    show_ending(found, end, sentence)
+    show_ending(found, end)
     for run in ran:
         if run.details.exists():
             for why in _never_started(run.details.read_text(errors="replace")):
@@ -313,7 +307,7 @@ def bench(context: typer.Context) -> None:
     chosen = planning.selected_by(arguments)
     planning.demand_cases(arguments, chosen)
     ran = _run(arguments, gate)
-    status = _end(arguments, chosen, [ran], gate, first=True)
+    status = _end(arguments, chosen, [ran], gate)
     _write_page(ran.session)
     sites = "--sites DIR "
     if os.access(folders.site_dirs()[0], os.W_OK):

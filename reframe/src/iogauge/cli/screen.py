@@ -124,11 +124,11 @@ def show(view: Table) -> None:
     new_console().print(view)
 
 
-def show_ending(records: SessionRecords, end: Ending, sentence: str = "") -> None:
-    """Print the table, the gravest of each target first, the ending or a ``sentence`` in its place, and what was not run."""
+def show_ending(records: SessionRecords, end: Ending) -> None:
+    """Print the table, the gravest of each target first, the ending, and what was not run."""
     if records:
         show(outcome.table(outcome.folded(outcome.rows(ranked(records)))))
-    for line in (f"iogauge: {sentence or end}", *end.remarks):
+    for line in (f"iogauge: {end}", *end.remarks):
         say(line)
     if any(r.tier == "quick" and r.metrics for r in records):
         say(

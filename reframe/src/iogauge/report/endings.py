@@ -139,28 +139,6 @@ def _unproven(counts: Mapping[Verdict, int]) -> str:
     return f"{sum(counts.values())} unproven ({_kinds(counts)})"
 
 
-#: What a first look says of the cases that are not PASS, where no site has references.
-_FIRST_LOOK: Final = {
-    Verdict.UNREFERENCED: "valid, with no reference to compare with yet",
-    Verdict.UNSTABLE: "unsteady",
-    Verdict.CONTAMINATED: "disturbed by others",
-}
-
-
-def first_look(counts: Mapping[Verdict, int]) -> str:
-    """Return what a run without a site has measured; empty if it measured nothing."""
-    parts = []
-    number = 0
-    for verdict, text in _FIRST_LOOK.items():
-        measured = counts.get(verdict, 0)
-        if measured:
-            parts.append(f"{measured} {text}")
-            number += measured
-    if not parts:
-        return ""
-    return f"{number} measured: {', '.join(parts)}. The last column says why"
-
-
 def _nothing_measured(
     counts: Mapping[Verdict, int], excused: int, lack: Unmeasured
 ) -> tuple[str, ...]:

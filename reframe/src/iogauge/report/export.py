@@ -18,7 +18,6 @@ from prometheus_client import CollectorRegistry, Gauge
 from prometheus_client.openmetrics.exposition import generate_latest
 
 from iogauge.core.text import visible
-from iogauge.core.units import with_unit
 from iogauge.judge.verdict import Verdict
 from iogauge.records.record import MetricRecord, Record, microseconds, short_name
 from iogauge.records.selected import UnrunCase
@@ -112,8 +111,7 @@ def junit(
             if record.is_trouble(gate) and records.counts(record):
                 kind = "error" if record.verdict is Verdict.ERROR else "failure"
             message = f"{record.verdict.value}: {visible(record.reason)}"
-            ElementTree.SubElement(case, kind, message=message).text = _table(record)
-        ElementTree.SubElement(case, "system-out").text = _table(record)
+            ElementTree.SubElement(case, kind, message=message)
     for unrun in left_out:
         case = _case(top, visible(unrun.place), unrun.check, short_name(unrun.case))
         message = visible(f"not run: {unrun.holder} lacks {unrun.feature}: {unrun.why}")
@@ -146,16 +144,6 @@ def _case(
     return ElementTree.SubElement(
         suite, "testcase", classname=f"{place}.{visible(check)}", name=visible(name)
     )
-
-
-def _table(record: Record) -> str:
-    """Return a line for the session, and a line for each metric."""
-    lines = [f"session {record.session}, {record.time}: {record.verdict.value}"]
-    lines += [
-        f"{metric.name}: {with_unit(metric.median, metric.unit)}: {metric.verdict.value}: {metric.reason}"
-        for metric in record.metrics
-    ]
-    return "\n".join(map(visible, lines))
 
 
 #: Words of a plugin of Nagios, by its exit status.

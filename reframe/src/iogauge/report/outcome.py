@@ -85,6 +85,11 @@ class Row:
         """Return the name of the case."""
         return visible(self.record.short_name)
 
+    @property
+    def place(self) -> str:
+        """Return what the rows of a block have in common."""
+        return f"{self.record.where} at {self.record.target_path}"
+
 
 def plain(text: str) -> str:
     """Return text from outside for a rich console; its markup and control characters do nothing."""
@@ -308,7 +313,7 @@ def remarks_of(lines: Sequence[Row]) -> list[str]:
 
 
 def table(lines: Sequence[Row], *, dated: bool = False) -> Table:
-    """Return the rows as a table by target, or ``dated`` by partition; the reasons are numbered below it."""
+    """Return the rows as a table by target, ``dated`` with their time; the reasons are numbered below it."""
     notes = Notes(reason for line in lines for reason in to_act_on(line))
     bounds = []
     for bound in ("reference", "ceiling"):
@@ -319,11 +324,6 @@ def table(lines: Sequence[Row], *, dated: bool = False) -> Table:
         if dated:
             return f"{line.record.minute}  {line.scenario}"
         return line.scenario
-
-    def place(line: Row) -> str:
-        if dated:
-            return line.record.where
-        return f"target {line.record.target_path}"
 
     def cells(line: Row, last: Row | None) -> tuple[str, ...]:
         numbers = notes.numbers(to_act_on(line))
@@ -337,7 +337,7 @@ def table(lines: Sequence[Row], *, dated: bool = False) -> Table:
         return (name, line.metric, line.measured, *figures, line.verdict.value, why)
 
     blocks = {}
-    for where, mine in grouped(lines, place).items():
+    for where, mine in grouped(lines, lambda line: line.place).items():
         blocks[where] = list(map(cells, mine, [None, *mine]))
     headings = ("scenario", "metric", "median ±spread", *bounds, "verdict", "why")
     shown = columns(*headings, right=bounds)

@@ -15,7 +15,7 @@ import socket
 import stat
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache, partial
 from importlib.metadata import PackageNotFoundError, version
@@ -360,28 +360,38 @@ class Janitor:
         if nothing:
             self.say("nothing to remove")
 
+    @contextlib.contextmanager
+    def _answers(self, place: str, what: str) -> Iterator[None]:
+        """Say what is left because its place does not answer, or because something was refused."""
+        try:
+            yield
+        except processes.NoAnswer as error:
+            self.say(f"left: {what}: {error}")
+            self.silent.add(place)
+        except OSError as error:
+            self.say(f"refused: {error}")
+            self.failed = True
+
     def _dead_sessions(self, place: str, is_named: bool) -> list[str]:
         """Return the directories of sessions on a place that may be removed."""
         dead: list[str] = []
-        try:
-            for session in processes.call_in_time(
-                place, partial(directory.sessions, place)
-            ):
-                if self.everything or not directory.may_be_alive(session):
-                    dead.append(session.path)
-                else:
-                    self.say(
-                        f"kept: {session.path}: its session may be alive (--all removes it)"
-                    )
-        except processes.NoAnswer as error:
-            self.say(str(error))
-            self.silent.add(place)
-        except FileNotFoundError:
-            self.say(f"{place} is not there: if it is not mounted, clean it when it is")
-            self.failed = self.failed or is_named
-        except OSError as error:
-            self.say(f"{place} cannot be looked at: {error}")
-            self.failed = True
+        found: list[directory.FoundSession] = []
+        with self._answers(place, place):
+            try:
+                look = partial(directory.sessions, place)
+                found = processes.call_in_time(place, look)
+            except FileNotFoundError:
+                self.say(
+                    f"{place} is not there: if it is not mounted, clean it when it is"
+                )
+                self.failed = self.failed or is_named
+        for session in found:
+            if self.everything or not directory.may_be_alive(session):
+                dead.append(session.path)
+            else:
+                self.say(
+                    f"kept: {session.path}: its session may be alive (--all removes it)"
+                )
         return dead
 
     def _remove(self, place: str, path: str) -> None:
@@ -389,47 +399,41 @@ class Janitor:
         if place in self.silent:
             self.say(f"left: {path}")
             return
-        try:
+        with self._answers(place, path):
             work = partial(_remove_directory, path, self.dry_run)
-            for message in processes.watch(
-                place, work, removal.Progress(path, self.say)
-            ):
+            shown = removal.Progress(path, self.say)
+            for message in processes.watch(place, work, shown):
                 self.say(message)
             self.say(f"{self._done}: {path}")
-        except processes.NoAnswer as error:
-            self.say(f"left: {path}: {error}")
-            self.silent.add(place)
-        except OSError as error:
-            self.say(f"refused: {error}")
-            self.failed = True
 
     def _clean_lock(self, place: str) -> bool:
-        """Break the lock of a place if its holder is dead; return whether there was such a lock."""
-        try:
-            holder = processes.call_in_time(place, partial(lock.standing, place))
-            if holder is not None and not holder.name:
-                raise lock.LockError(f"{holder}: remove it by hand")
-            if holder is not None and not (self.everything or holder.gone):
-                self.say(
-                    f"kept: the lock of {holder}: it is in use, as far as this host can tell. A case that waits for it "
-                    "breaks it if it is dead (--all breaks it now)"
-                )
-                return False
-            if not self.dry_run and not processes.call_in_time(
-                place, partial(_break_lock, place, holder)
-            ):
-                self.say(
-                    f"kept: the lock of {holder}: it gave a sign of life just now. Run again"
-                )
-                return True
-        except OSError as error:
-            self.say(f"refused: {error}")
-            self.failed = True
-            return True
-        if holder is None:
+        """Break the lock of a place if its holder is dead; return whether there was anything to say of it."""
+        done = True
+        with self._answers(place, f"the lock of {place}"):
+            done = self._break(place)
+        return done
+
+    def _break(self, place: str) -> bool:
+        """As :meth:`_clean_lock`; raises OSError."""
+        holder = processes.call_in_time(place, partial(lock.standing, place))
+        if holder is not None and not holder.name:
+            raise lock.LockError(f"{holder}: remove it by hand")
+        if holder is not None and not (self.everything or holder.gone):
+            self.say(
+                f"kept: the lock of {holder}: it is in use, as far as this host can tell. A case that waits for it "
+                "breaks it if it is dead (--all breaks it now)"
+            )
             return False
-        self.say(f"{self._done}: the lock of {holder}")
-        return True
+        broken = self.dry_run or processes.call_in_time(
+            place, partial(_break_lock, place, holder)
+        )
+        if not broken:
+            self.say(
+                f"kept: the lock of {holder}: it gave a sign of life just now. Run again"
+            )
+        elif holder is not None:
+            self.say(f"{self._done}: the lock of {holder}")
+        return holder is not None
 
     def _clean_stages(self) -> list[Path]:
         """Remove stage directories of sessions that began a week ago, and ReFrame's logs of then."""

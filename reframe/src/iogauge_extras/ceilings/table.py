@@ -4,7 +4,6 @@ A layer carries what is declared, and no more than the layers below it let throu
 loss. The file system and the tool take the rest: the highest valid figure is what they reached.
 """
 
-import contextlib
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
@@ -12,11 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
 
-from iogauge.core.units import BANDWIDTH_UNITS, convert, format_bytes, with_unit
+from iogauge.core.units import BANDWIDTH_UNITS, convert, format_bytes
 from iogauge.records import query
-from iogauge.records.record import MetricRecord, short_name
+from iogauge.records.record import short_name
 from iogauge.report.layout import Table, columns
-from iogauge.site import folders, settings
+from iogauge.site import settings
 from iogauge.site.extras import PartitionExtras
 
 Way = Literal["read", "write"]
@@ -139,27 +138,6 @@ class Shown:
         return rows
 
 
-def beside(shown: Shown | None, nodes: object, metric: MetricRecord) -> dict[str, str]:
-    """Return the declared ceiling of a record's metric as text, in its unit.
-
-    The one that the record was held against comes from the record. Earlier versions also measured ceilings.
-    """
-    if metric.ceiling:
-        kind = "declared"
-        if "measured " in str(metric.ceiling_from):
-            kind = "measured"
-        return {kind: with_unit(metric.ceiling, metric.unit)}
-    way = metric.name.partition("_")[0]
-    if shown is None or not isinstance(nodes, int) or way not in WAYS:
-        return {}
-    if metric.unit not in BANDWIDTH_UNITS:
-        return {}
-    carries = shown.rows(way, nodes)[-1].carries
-    if carries is None:
-        return {}
-    return {"declared": with_unit(convert(carries, "B/s", metric.unit), metric.unit)}
-
-
 def reached_by(folder: Path, system: str, partition: str) -> dict[Way, Figure]:
     """Return the highest valid bandwidth of each direction in a partition's history; raises OSError."""
     oldest = round((time.time() - DAYS * 86400) * 1e6)
@@ -203,22 +181,6 @@ def of_site(folder: Path, site: Path) -> Iterator[Shown]:
     for name, extras in settings.partitions(site).items():
         reached = reached_by(folder, site.name, name)
         yield Shown(f"{site.name}:{name}", extras, reached)
-
-
-def of_systems(folder: Path, names: Sequence[str]) -> dict[str, Shown]:
-    """Return the layers of every partition of the systems that have a site here, by ``system:partition``.
-
-    A partition without declared layers, and a site that cannot be read, are left out.
-    """
-    found: dict[str, Shown] = {}
-    for site in folders.site_folders(*folders.site_dirs()):
-        if site.name not in names:
-            continue
-        with contextlib.suppress(OSError, ValueError):
-            for shown in of_site(folder, site):
-                if any(shown.rows(way, 1)[-1].carries for way in WAYS):
-                    found.setdefault(shown.partition, shown)
-    return found
 
 
 def table(shown: Shown) -> Table:

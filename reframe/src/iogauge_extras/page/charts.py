@@ -32,16 +32,11 @@ class Axis:
     high: float
 
     def at(self, value: float) -> float:
-        """Return the pixels down to a value; of one beyond the scale, those to its end."""
+        """Return the pixels down to a value."""
         share = 0.5
         if self.high > self.low:
             share = (value - self.low) / (self.high - self.low)
-            share = min(max(share, 0.0), 1.0)
         return round(BASE + (TOP - BASE) * share, 1)
-
-    def beyond(self, value: float) -> int:
-        """Return 1 for a value above the scale, -1 for one below it, else 0."""
-        return (value > self.high) - (value < self.low)
 
     @property
     def ticks(self) -> list[float]:
@@ -71,10 +66,6 @@ class Run:
     value: float
     verdict: Verdict
     series: str
-
-
-#: Verdicts of values that are not the storage's.
-_FOREIGN: Final = (Verdict.INVALID, Verdict.ERROR)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,19 +104,12 @@ class Curve:
 
     @property
     def scale(self) -> Axis:
-        """Return the axis. What is not valid and above all others is beyond it, and hides no loss.
-
-        It begins at zero, so that a drop looks as large as it is, and closer only if there is no large drop.
-        """
-        values = [run.value for run in self.points if run.verdict.is_valid]
-        values = values or [run.value for run in self.points] or [1.0]
+        """Return the axis. It begins at zero, so that a drop looks as large as it is, and closer only if there is no large drop."""
+        values = [run.value for run in self.points] or [1.0]
         for bound in (self.reference, self.least, self.most, self.level):
             if bound is not None and bound > 0:
                 values.append(bound)
         most = max(values)
-        for run in self.points:
-            if run.value < most and run.verdict not in _FOREIGN:
-                values.append(run.value)
         bottom = 0.0
         if min(values) > _ZOOM * most:
             bottom = min(values) * _BELOW

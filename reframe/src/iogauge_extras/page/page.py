@@ -1,20 +1,16 @@
 """Sessions, or a span of time, as one page of HTML that opens everywhere.
 
-Nothing leaves the file: its policy forbids requests, and lets no script run but page.js, by digest.
-All that the page says can be read without scripts. Its form is page.html and page.css.
+Nothing leaves the file: its policy forbids requests and scripts. Its form is page.html and page.css.
 """
 
 from __future__ import annotations
 
-import base64
 import contextlib
 import getpass
-import hashlib
 import socket
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Final
@@ -34,7 +30,6 @@ from iogauge.report.endings import UNPROVEN, SessionRecords
 from iogauge.report.layout import LOOKS
 from iogauge.report.ranking import ranked
 from iogauge.session.current import suite
-from iogauge_extras.ceilings.table import Shown, beside
 from iogauge_extras.page.charts import Timeline, by_second, short
 from iogauge_extras.page.past import probed
 from iogauge_extras.page.sheets import Sheet
@@ -63,14 +58,6 @@ def _file(name: str) -> Markup:
     return Markup((_FOLDER / name).read_text(encoding="utf-8"))
 
 
-def _policy(script: str) -> str:
-    """Return what a page may do: nothing but its own script, by its digest, and its style."""
-    sha256 = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    rights = ["default-src 'none'", "style-src 'unsafe-inline'"]
-    rights += [f"script-src 'sha256-{sha256}'", "base-uri 'none'", "form-action 'none'"]
-    return "; ".join(rights)
-
-
 TEMPLATES: Final = Environment(
     loader=FileSystemLoader(_FOLDER),
     autoescape=True,
@@ -82,9 +69,6 @@ TEMPLATES: Final = Environment(
 )
 TEMPLATES.globals |= {
     "count": count,
-    "numbers": numbers,
-    "policy": _policy(_file("page.js")),
-    "script": _file("page.js"),
     "short": short,
     # The sign of each verdict tells them apart without colours.
     "signs": {DRIFT: "↓"}
@@ -98,26 +82,20 @@ TEMPLATES.globals |= {
 def page(
     alarm: Alarm,
     records: Sequence[Record],
-    layers: Mapping[str, Shown] | None = None,
 ) -> str:
-    """Return the page of some sessions: what is wrong, every metric, and the runs of each.
-
-    ``layers`` are those of each partition (``system:partition``) whose site is known here.
-    """
+    """Return the page of some sessions: what is wrong, every metric, and the runs of each."""
     drawn = [trouble.curve.points for trouble in alarm.troubles if trouble.curve]
     others = []
     for curve in alarm.history.curves if alarm.history else ():
         if len(curve.points) > 1 and curve.points not in drawn:
             others.append(curve)
-    shown = {record.verdict for record in records}
     return TEMPLATES.get_template("page.html").render(
         alarm=alarm,
         counts=_counts(alarm, SessionRecords(records)),
-        verdicts=[verdict.value for verdict in LOOKS if verdict in shown],
         cards=_cards([*alarm.troubles, *alarm.unproven]),
         span=_span_of(records),
-        places=places_of(records),
-        results=_results(ranked(records), layers or {}),
+        places_known=places_of(records),
+        results=outcome.table(outcome.folded(outcome.rows(ranked(records)))),
         timelines=list(_timelines(outcome.newest(records))),
         others=others[:_FIGURES],
         left_out=max(len(others) - _FIGURES, 0),
@@ -164,34 +142,6 @@ def _cards(troubles: Sequence[Trouble]) -> list[Card]:
             said.update(facts.values())
         cards.append(card)
     return cards
-
-
-@dataclass(frozen=True, slots=True)
-class Target:
-    """The results of a target; its cards and records say why they are as they are."""
-
-    name: str
-    #: The rows of each case, by its line, each with its ceilings by their kind.
-    cases: dict[str, list[tuple[outcome.Row, Mapping[str, str]]]]
-    #: Columns that have a value.
-    columns: set[str]
-
-
-def _results(records: Sequence[Record], layers: Mapping[str, Shown]) -> list[Target]:
-    """Return the rows of every metric by target."""
-    targets: dict[str, Target] = {}
-    for row in outcome.folded(outcome.rows(records)):
-        record = row.record
-        name = f"{record.where} at {record.target_path}"
-        target = targets.setdefault(name, Target(name, {}, set()))
-        ceilings: Mapping[str, str] = {}
-        if row.of:
-            ceilings = beside(layers.get(record.where), record.nodes, row.of)
-        target.cases.setdefault(record.line, []).append((row, ceilings))
-        target.columns.update(ceilings)
-        if row.reference:
-            target.columns.add("reference")
-    return list(targets.values())
 
 
 def _named_numbers(values: object) -> dict[str, float]:

@@ -300,19 +300,13 @@ def report(
     asked: Asked, since: datetime | None, until: datetime | None
 ) -> tuple[Alarm, Callable[[], str]]:
     """Return what somebody must know of sessions, and what makes their page: ``iogauge report --html``."""
-    from iogauge_extras.ceilings import table
     from iogauge_extras.page.page import page
 
     known = Notices.read(datetime.now(timezone.utc))
     span = query.Choice(since=since, until=until)
     alarm = _alarm_of(asked, asked.gate, known, span=span)
 
-    def html() -> str:
-        systems = sorted({record.system for record in asked.records})
-        layers = table.of_systems(paths.history_dir(), systems)
-        return page(alarm, asked.records, layers)
-
-    return alarm, html
+    return alarm, lambda: page(alarm, asked.records)
 
 
 def write_acceptance(

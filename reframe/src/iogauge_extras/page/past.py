@@ -137,16 +137,12 @@ class History:
             early = self._span.since and row["time"] < self._span.since
             if early and row is not last:
                 continue
-            alike = row["unit"] == last["unit"] and row["metric_verdict"]
-            if alike and (row["median"] or 0) > 0:
-                run = Run(
-                    row["time"],
-                    row["session"],
-                    row["median"],
-                    Verdict(row["metric_verdict"]),
-                    row["series"],
-                )
-                points.append(run)
+            alike = row["unit"] == last["unit"] and (row["median"] or 0) > 0
+            # A figure that is INVALID is not the storage's.
+            if alike and row["metric_verdict"] not in ("INVALID", "ERROR", None):
+                verdict = Verdict(row["metric_verdict"])
+                when, value = row["time"], row["median"]
+                points.append(Run(when, row["session"], value, verdict, row["series"]))
         curve = Curve(
             title=f"{last['partition']} {short_name(last['case'])} {metric}",
             unit=str(last["unit"]),
