@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -41,11 +41,10 @@ def sessions_of(names: list[str]) -> Asked:
     Raises BadParameter for an unknown session.
     """
     folder = paths.history_dir()
-    files = sorted(folder.glob("*/*.json*"), key=lambda file: file.name)
-    files = [file for file in files if file.suffix in (".json", ".jsonl")]
+    files = [*folder.glob("*/*.json"), *folder.glob("*/*.jsonl")]
     if not files:
         raise slip(f"{folder} has no session yet: iogauge run makes one")
-    sessions = list(dict.fromkeys(file.stem for file in files))
+    sessions = sorted({file.stem for file in files})
     wanted = names or sessions[-1:]
     records, damaged = history_table.of_sessions(folder, wanted)
     # A session whose file was renamed or merged has no file of its name.
@@ -55,18 +54,19 @@ def sessions_of(names: list[str]) -> Asked:
             newest = ", ".join(sessions[-5:])
             text = f"no session {name!r} in {folder} (newest: {newest})"
             raise typer.BadParameter(visible(text))
-    asked = [file for file in files if file.stem in wanted]
-    return _asked_of(records, damaged, asked)
+    return _asked_of(records, damaged, wanted)
 
 
 def _asked_of(
-    records: Sequence[Record], damaged: Sequence[journal.Damaged], files: Sequence[Path]
+    records: Sequence[Record],
+    damaged: Sequence[journal.Damaged],
+    sessions: Collection[str],
 ) -> Asked:
-    """Return records and damaged lines with what the sessions of some files did not measure; name what is damaged."""
+    """Return records and damaged lines with what some sessions did not measure; name what is damaged."""
     lacks: list[Unmeasured] = []
     every = list(damaged)
-    for file in files:
-        if file.suffix != ".json":
+    for file in sorted(paths.history_dir().glob("*/*.json")):
+        if file.stem not in sessions:
             continue
         try:
             lacks.append(selected.load_unmeasured(file))
@@ -112,11 +112,7 @@ def _asked(
             f"nothing was measured on {system or 'any system'} in this time: {paths.history_dir()}; "
             "iogauge history lists the newest records"
         )
-    # A session whose file was renamed or merged has no file of its name.
-    sessions = {record.session for record in records}
-    files = sorted(paths.history_dir().glob("*/*.json"))
-    ours = [file for file in files if file.stem in sessions]
-    return _asked_of(records, damaged, ours)
+    return _asked_of(records, damaged, {record.session for record in records})
 
 
 def show_report(

@@ -135,11 +135,6 @@ def show_ending(records: SessionRecords, end: Ending) -> None:
             "limits.tier is quick: the phases are short, so the figures are rough, whatever -t chooses. "
             "To compare systems, use a site with limits.tier: daily (docs/sites.md)."
         )
-    if outcome.judged_by_ceiling(records):
-        say(
-            "A reference such as 180.0 (90%) is that share of the ceiling: the site has no reference of "
-            "its own for the metric, and topology.efficiency demands the share."
-        )
     if any(r.verdict is Verdict.UNREFERENCED for r in records):
         say(
             "UNREFERENCED is no pass: the figures are valid, but there is no reference to compare "

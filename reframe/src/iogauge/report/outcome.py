@@ -215,21 +215,11 @@ def _bound(metric: MetricRecord) -> str:
         return ""
     value = format_value(reference.value)
     if reference.of_ceiling:
-        return f"{value} ({reference.of_ceiling:.0%})"
+        return f"{value} ({reference.of_ceiling:.0%} of ceiling)"
     allowed = reference.lower if metric.better == "more" else reference.upper
     if allowed:
         value += f" {allowed:+.0%}"
     return value
-
-
-def judged_by_ceiling(records: Iterable[Record]) -> bool:
-    """Return whether the ceiling stands in for the reference of a metric."""
-    for record in records:
-        for metric in record.metrics:
-            reference = metric.reference
-            if reference and reference.of_ceiling:
-                return True
-    return False
 
 
 def _not_computed(record: Record) -> list[Row]:

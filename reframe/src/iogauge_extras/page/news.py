@@ -52,13 +52,9 @@ def collect(
     worse = [*drifts.of_trend(history, failing), *drifts.of_falls(records, history)]
     absent = list(failures.of_absent(records, expected))
     found += [*worse, *absent, *map(failures.of_damage, damaged)]
-    troubles: list[Trouble] = []
-    noise: list[Trouble] = []
-    for trouble in _gravest_first(found):
-        kind = troubles
-        if trouble.rank.is_noise and not gate:
-            kind = noise
-        kind.append(trouble)
+    if not gate:
+        found = [trouble for trouble in found if not trouble.rank.is_noise]
+    troubles = _gravest_first(found)
     problems = []
     back = sum(trouble.rank is Rank.BACK for trouble in worse)
     if back < len(worse):
@@ -89,7 +85,6 @@ def collect(
         systems=systems,
         ending=ending,
         troubles=tuple(troubles),
-        unproven=tuple(noise),
         history=history,
         missing=len(absent) + len(lack.left_out) + len(lack.unmatched) + len(lack.gone),
     )

@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import getpass
 import socket
-import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timezone
@@ -24,14 +23,13 @@ from iogauge.core.units import with_unit
 from iogauge.core.untrusted import numbers, texts
 from iogauge.evidence.fingerprint import is_of_node
 from iogauge.judge.verdict import Verdict
-from iogauge.records.record import MetricRecord, Record, microseconds
+from iogauge.records.record import MetricRecord, Record
 from iogauge.report import outcome
 from iogauge.report.endings import UNPROVEN, SessionRecords
 from iogauge.report.layout import LOOKS
 from iogauge.report.ranking import ranked
 from iogauge.session.current import suite
 from iogauge_extras.page.charts import Timeline, by_second, short
-from iogauge_extras.page.past import probed
 from iogauge_extras.page.sheets import Sheet
 from iogauge_extras.page.trouble import DRIFT, Alarm, Trouble
 
@@ -92,7 +90,7 @@ def page(
     return TEMPLATES.get_template("page.html").render(
         alarm=alarm,
         counts=_counts(alarm, SessionRecords(records)),
-        cards=_cards([*alarm.troubles, *alarm.unproven]),
+        cards=_cards(alarm.troubles),
         span=_span_of(records),
         places_known=places_of(records),
         results=outcome.table(outcome.folded(outcome.rows(ranked(records)))),
@@ -197,10 +195,6 @@ def places_of(records: Sequence[Record]) -> list[tuple[str, dict[str, str]]]:
         if loads:
             most = f"{max(loads):g} x the cores of the busiest node"
             facts["load before the runs"] = most
-        first = min(mine, key=lambda record: record.time)
-        begin = microseconds(first.time) // 1_000_000
-        slow = probed(first.system, first.partition, begin, int(time.time()))
-        facts["probes"] = slow
         facts["records"] = f"{len(mine)}, {_span_of(mine)}"
         last = max(mine, key=lambda r: (is_of_node(r.fingerprint), r.time))
         for key, value in last.fingerprint.items():

@@ -159,8 +159,6 @@ class Alarm:
     ending: Ending
     #: The gravest first.
     troubles: tuple[Trouble, ...] = ()
-    #: What shows nothing of the target, and fails a gate only.
-    unproven: tuple[Trouble, ...] = ()
     history: History | None = None
     #: How much was asked for and has no record.
     missing: int = 0
@@ -178,10 +176,7 @@ class Alarm:
     @property
     def gist(self) -> str:
         """Return the guilty part, its loss, and since when, and where else; without a trouble what the session has shown."""
-        grave = []
-        for trouble in (*self.troubles, *self.unproven):
-            if trouble.rank is not Rank.BACK:
-                grave.append(trouble)
+        grave = [trouble for trouble in self.troubles if trouble.rank < Rank.BACK]
         if not grave:
             return self.ending.sentence
         others = dict.fromkeys(t.where for t in grave if t.rank <= Rank.ERROR)
