@@ -94,7 +94,7 @@ def test_healthy_is_green_and_slowed_is_red(repository, capped, receiver):
     )
     assert "iogauge mine: ok: 1 passed" in healthy.out
     (suite,) = ElementTree.parse(repository.out / "mnt" / "junit.xml").getroot()
-    assert (suite.get("tests"), suite.get("failures")) == ("1", "0")
+    assert [case.tag for case in suite] == ["testcase"] and not len(suite[0])
 
     repository.variables |= {
         "IOGAUGE_WEBHOOK_URL": f"{receiver.url}/{DOOR}",

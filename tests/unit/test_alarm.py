@@ -297,8 +297,4 @@ def test_junit_calls_nothing_but_pass_a_pass():
         told = [[child.tag for child in case] for case in suite]
         assert [not kind for kind in told] == [False] * 6 + [True]
         fails = sum(kind in (["failure"], ["error"]) for kind in told)
-        assert (
-            fails
-            == int(suite.get("failures", 0)) + int(suite.get("errors", 0))
-            == (6 if gate else 3)
-        )
+        assert fails == (6 if gate else 3)

@@ -75,7 +75,7 @@ def test_a_line_comes_each_30_seconds(running):
         "60 s of about 60 s gone\n",
         "90 s of about 60 s gone\n",
     ]
-    assert lines[0].startswith("iogauge: Ior posix: before write, preparation")
+    assert lines[0].startswith("iogauge: Ior posix: write, preparation")
     running.job.completion_time = 1.0
     screen.tick(200)
     assert len(lines) == 3

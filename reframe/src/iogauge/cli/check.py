@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import socket
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -21,23 +21,11 @@ from iogauge.core.text import count, visible_lines
 from iogauge.core.units import duration, format_bytes
 from iogauge.plan.stage import PlannedCase
 from iogauge.records import selected
-from iogauge.report.undone import Unable
 from iogauge.site import folders, settings
 from iogauge.site.extras import PartitionExtras
 
 
-@dataclass(frozen=True, slots=True)
-class DryRun:
-    """What a dry run of a site's cases says."""
-
-    #: The cases that can run, and why others cannot.
-    cases: Sequence[PlannedCase] = ()
-    unable: Sequence[Unable] = ()
-    #: The values that parameters and variables of the cases may have, by check.
-    values: Mapping[str, Sequence[Any]] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class SitePlace:
     """A site as its files describe it."""
 
@@ -46,6 +34,8 @@ class SitePlace:
     here: bool
     settings: dict[str, Any]
     mistakes: Sequence[object]
+    #: The cases that can run, once a dry run has found them.
+    cases: Sequence[PlannedCase] = ()
 
     @property
     def subject(self) -> str:
@@ -76,29 +66,36 @@ def files(site: SitePlace) -> Iterator[Answer]:
     "Would its cases run?",
     "references that fit cases, time limits that suffice, room on the target",
 )
-def of_cases(site: SitePlace, dry_run: DryRun) -> Iterator[Answer]:
+def of_cases(site: SitePlace) -> Iterator[Answer]:
     """Look at what a dry run of all cases refuses or doubts."""
-    for kind, line in dry_run.unable:
+    if site.mistakes:
+        return
+    with tempfile.TemporaryDirectory(prefix="iogauge-notes-") as scratch:
+        file = Path(scratch, "notes")
+        file.touch()
+        cases, unable = planned_cases([f"--system={site.folder.name}"], file)
+        _, noted = selected.noted(file.read_text(encoding="utf-8"))
+    site.cases = cases
+    if site.folder.name == folders.LOCAL:
+        return
+    for kind, line in unable:
         state: State = "note"
-        if kind == vocabulary.OF_SITE or not dry_run.cases:
+        if kind == vocabulary.OF_SITE or not cases:
             state = "problem"
         elif kind == vocabulary.OF_SCALE:
             state = "detail"
-        if kind != vocabulary.OF_REFERENCE or not dry_run.cases:
+        if kind != vocabulary.OF_REFERENCE or not cases:
             yield Answer(state, site.subject, line)
-    for mistake in settings.unfitting(site.folder, dry_run.values):
+    values: dict[str, list[Any]] = {}
+    for case in noted.values():
+        values.setdefault(case.check, []).append(case.values)
+    for mistake in settings.unfitting(site.folder, values):
         yield Answer("problem", site.subject, str(mistake))
-    yield from against(dry_run.cases, site.subject, site.here)
+    yield from against(cases, site.subject, site.here)
     if site.here:
-        for is_seen, lines in at_targets(dry_run.cases):
+        for is_seen, lines in at_targets(cases):
             if is_seen:
                 yield from lines
-
-
-def is_named_only(folder: Path) -> bool:
-    """Return whether a site claims no host at all: who names it means the host where it is named."""
-    systems = settings.read_site(folder)[0]["systems"]
-    return bool(systems[0].get("hostnames") == ["^$"])
 
 
 def check(
@@ -141,49 +138,38 @@ def check(
         asked = [folder.name for folder in of_host[:1]]
         if files_only:
             asked = known
-    look: Callable[[SitePlace], tuple[list[Answer], str]] = _of_site
     answers: list[Answer] = []
-    if clients:
-        look = _of_clients
-    elif not files_only:
+    if not (clients or files_only):
         answers = [*ask(host.OF_HOST), *_of_second_sites(of_host)]
-    summaries = []
+    sites = []
     for folder in every:
+        site = SitePlace(folder, folder in of_host, *settings.read_site(folder))
+        # Who names a site that claims no host means the host where it is named.
+        claims = site.settings["systems"][0].get("hostnames")
+        site.here |= claims == ["^$"] and not files_only
         if folder.name in asked:
-            here = folder in of_host or (not files_only and is_named_only(folder))
-            found, summary = look(_read(folder, here))
-            answers += found
-            summaries.append(summary)
+            sites.append(site)
+            answers += _of_clients(site) if clients else _of_site(site)
         elif not (names or system or clients):
-            answers += files(_read(folder, False))
+            answers += files(site)
+    summaries = [_summary(site, clients) for site in sites]
     raise typer.Exit(_show(answers, summaries, everything, as_json))
 
 
-def _of_clients(site: SitePlace) -> tuple[list[Answer], str]:
-    """Return the answers about the site's files and the clients of each partition, and what they found."""
-    answers: list[Answer] = list(files(site))
-    if not site.here:
-        return answers, _summary(site, ())
+def _of_clients(site: SitePlace) -> Iterator[Answer]:
+    """Yield the answers about the site's files and the clients of each partition."""
+    yield from files(site)
     with slips(registry.Missing):
-        of_partition = registry.load("iogauge_answers", "clients.of_partition")
         for place in site.places:
-            answers += of_partition(place)
-    found = count(sum(line.state == "ok" for line in answers), "answer")
-    return answers, f"{site.folder.name}: clients are well: {found} in order (--all)"
+            yield from registry.load("iogauge_answers", "clients.of_partition")(place)
 
 
-def _of_site(site: SitePlace) -> tuple[list[Answer], str]:
-    """Return the answers about a site, and what its cases cost."""
-    answers: list[Answer] = []
+def _of_site(site: SitePlace) -> Iterator[Answer]:
+    """Yield the answers about a site: its partitions, its files, its cases."""
     for place in site.places:
-        answers += _of_partition(place)
-    answers += files(site)
-    dry_run = DryRun()
-    if not site.mistakes:
-        dry_run = _dry_run(site.folder)
-        if site.folder.name != folders.LOCAL:
-            answers += of_cases(site, dry_run)
-    return answers, _summary(site, dry_run.cases)
+        yield from _of_partition(place)
+    yield from files(site)
+    yield from of_cases(site)
 
 
 @probe("Which site has this host?", "one, by its hostnames")
@@ -210,25 +196,6 @@ def _of_partition(place: Place) -> Iterator[Answer]:
     yield from host.declared_nodes(place)
 
 
-def _read(folder: Path, here: bool) -> SitePlace:
-    """Return a site as its files describe it."""
-    data, mistakes = settings.read_site(folder)
-    return SitePlace(folder, here, data, mistakes)
-
-
-def _dry_run(folder: Path) -> DryRun:
-    """Return what a dry run of a site's cases says."""
-    with tempfile.TemporaryDirectory(prefix="iogauge-notes-") as scratch:
-        file = Path(scratch, "notes")
-        file.touch()
-        cases, unable = planned_cases([f"--system={folder.name}"], file)
-        _, noted = selected.noted(file.read_text(encoding="utf-8"))
-    values: dict[str, list[Any]] = {}
-    for case in noted.values():
-        values.setdefault(case.check, []).append(case.values)
-    return DryRun(cases, unable, values)
-
-
 def _show(
     answers: Sequence[Answer], summaries: Sequence[str], everything: bool, as_json: bool
 ) -> int:
@@ -248,7 +215,7 @@ def _show(
     return 0
 
 
-def _summary(site: SitePlace, cases: Sequence[PlannedCase]) -> str:
+def _summary(site: SitePlace, clients: bool) -> str:
     """Return what a site's cases cost, and what comes next."""
     name = site.folder.name
     where = f" --system={name}"
@@ -257,13 +224,15 @@ def _summary(site: SitePlace, cases: Sequence[PlannedCase]) -> str:
             f"{name}: its files are in order; nothing else was looked at: no pattern of its hostnames matches this host, "
             f"{socket.gethostname()}. Here, name it:{where}"
         )
-    if not cases:
+    if clients:
+        return f"{name}: clients are well (--all says what was asked)"
+    if not site.cases:
         return f"{name}: no case can run here"
-    seconds = sum(case.cost.seconds for case in cases)
-    held = max(case.order.held_bytes for case in cases)
+    seconds = sum(case.cost.seconds for case in site.cases)
+    held = max(case.order.held_bytes for case in site.cases)
     if name == folders.LOCAL:
         where = ""
     return (
-        f"{name}: {count(len(cases), 'case')} can run; all take {duration(seconds)}, "
+        f"{name}: {count(len(site.cases), 'case')} can run; all take {duration(seconds)}, "
         f"with at most {format_bytes(held)} on the target. Next: iogauge run{where} -t quick"
     )

@@ -392,7 +392,7 @@ def plan(arguments: list[str]) -> bool:
     cases, unable = planned_cases(arguments)
     if cases:
         show(plan_table.table(cases))
-        for line in [*plan_table.remarks(cases), *plan_table.timed(cases)]:
+        for line in plan_table.remarks(cases):
             say(line)
     answers = [Answer("problem", "cases", line, _LESS) for _, line in unable]
     answers += against(cases, "cases")

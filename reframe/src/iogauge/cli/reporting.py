@@ -128,9 +128,6 @@ def show_report(
     bundle: Annotated[
         Path | None, typer.Option(help="Write a .tar.gz for a vendor.")
     ] = None,
-    yes: Annotated[
-        bool, typer.Option("--yes", help="With --bundle: write it unasked.")
-    ] = False,
     acceptance: Annotated[
         Path | None, typer.Option(help="Write what extras.acceptance demands.")
     ] = None,
@@ -158,9 +155,7 @@ def show_report(
         ending = alarm.ending
         write_file(html, page())
     if bundle:
-        registry.load("iogauge_answers", "page.bundle")(
-            asked, since, until, bundle, yes
-        )
+        registry.load("iogauge_answers", "page.bundle")(asked, since, until, bundle)
     if junit:
         from iogauge.report.export import junit as as_junit
 

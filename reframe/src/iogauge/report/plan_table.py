@@ -44,9 +44,11 @@ def _cells(cases: Sequence[PlannedCase]) -> tuple[str, ...]:
 def _moved(direction: str, known: float, cases: Sequence[PlannedCase]) -> str:
     """Return the bytes that are known before; of phases of a set time nobody knows them."""
     timed = any(direction in case.cost.timed for case in cases)
-    if timed and not known:
+    if not timed:
+        return format_bytes(known)
+    if not known:
         return "by time"
-    return format_bytes(known)
+    return f"{format_bytes(known)} and more"
 
 
 def table(cases: Sequence[PlannedCase]) -> Table:
@@ -128,17 +130,6 @@ def _by_text(remarks: Iterable[tuple[PlannedCase, Iterable[str]]]) -> list[str]:
         for text in texts:
             names.setdefault(text, []).append(name_of(case))
     return [f"{some(mine, 1)}: {text}" for text, mine in names.items()]
-
-
-def timed(cases: Iterable[PlannedCase]) -> list[str]:
-    """Return a line for each time in which phases move what they can; nobody knows how much before."""
-    text = "{}s for {} as fast as the target can. The table leaves these bytes out"
-    remarks = []
-    for case in cases:
-        ways = case.cost.timed.items()
-        texts = [text.format(way, duration(seconds)) for way, seconds in ways]
-        remarks.append((case, texts))
-    return _by_text(remarks)
 
 
 _SEVERITY: Final = {Outcome.OK: 0, Outcome.WARN: 1}

@@ -23,7 +23,7 @@ from iogauge.core.measurement import ToolOutputError
 from iogauge.core.text import visible
 from iogauge.core.units import duration
 from iogauge.plan.case import CasePlan
-from iogauge.plan.stage import OPENED, RUNS, SAYS, parse_runs, printed_file
+from iogauge.plan.stage import OPENED, RUNS, SAYS, parse_runs
 
 #: Environment variable with the file that keeps ReFrame's blocks about failures; unset: they are shown.
 DETAILS: Final = "IOGAUGE_DETAILS"
@@ -78,8 +78,6 @@ class Watched:
         else:
             return True, f"removes its files, {times}"
         doing = phase.name
-        if not (self._stage / printed_file(phase.name, repetition)).exists():
-            doing = f"before {phase.name}"
         meaning = "preparation"
         if repetition:
             meaning = f"repetition {repetition} of {self._plan.repetitions}"

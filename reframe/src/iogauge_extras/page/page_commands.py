@@ -279,21 +279,18 @@ def write_bundle(
     since: datetime | None,
     until: datetime | None,
     file: Path,
-    unasked: bool,
 ) -> None:
-    """Write what a vendor needs as one file, if the user agrees to what is in it."""
+    """Write what a vendor needs as one file, and say what is in it."""
     from iogauge_extras.page import bundle
 
     _, html = report(asked, since, until)
     files = bundle.contents(paths.state_dir(), asked.records, html())
     data = bundle.packed(files, file.name.partition(".")[0])
+    write_file(file, data)
     say(
         f"{file}: {len(files)} files, {format_bytes(len(data))}: the page, records, commands.sh, hashes, raw outputs. "
         "Users, homes, hosts and addresses have stand-ins; other names are as they are"
     )
-    if not unasked and not typer.confirm("write it?"):
-        raise typer.Exit(2)
-    write_file(file, data)
 
 
 def report(
