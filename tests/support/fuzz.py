@@ -47,7 +47,7 @@ from iogauge_extras.history import yamledit
 from iogauge_extras.history.yamledit import EditError
 from iogauge_extras.loads.series import series_of_instants
 from iogauge_extras.needle import slow_probes as needle
-from iogauge_extras.page import news, page
+from iogauge_extras.page import marks, news, page
 from iogauge_extras.suites import io500, wrf
 from support import stage as healthy
 from support.lustre import lov as encoder
@@ -503,6 +503,10 @@ def _alarm(data):
         raised = news.collect(file.parent.parent, found, gate=True, damaged=damaged)
         assert raised.failed or not damaged
         page.page(raised, found).encode()
+        cases, _ = marks.read_marks(file.parent.parent)
+        cases = marks.gravest_first(cases, raised.troubles)
+        _quiet().print(marks.marks_table(cases))
+        json.loads(marks.marks_json(cases, raised.ending))
         ElementTree.fromstring(export.junit(found, True, raised.ending))
         figure = page.TEMPLATES.get_template("figure.html").module
         for curve in raised.history.curves:

@@ -2,6 +2,7 @@
 
 import copy
 import json
+from datetime import datetime, timedelta, timezone
 
 from iogauge.records import journal
 from iogauge.records.record import Record
@@ -102,3 +103,24 @@ def append(file, made):
     """Append a line of JSON to a session's file, whatever it holds."""
     line = json.dumps({"schema": 1, **made}, allow_nan=False, separators=(",", ":"))
     journal.append(file, line.encode())
+
+
+#: The first of many nights.
+FIRST = datetime(2027, 1, 1, 2, tzinfo=timezone.utc)
+
+
+def night(day, value=100.0, verdict="PASS", **more):
+    """A record of a case that one of many nights measured, with a reference of 100 MiB/s."""
+    partition = more.get("partition", "scratch")
+    reference = METRIC["reference"] | {"value": 100.0}
+    measured = metric(verdict=verdict, median=value, reference=reference, spread=0.01)
+    plain = {
+        "session": f"s{day:03}-{partition}",
+        "time": f"{FIRST + timedelta(days=day):%Y-%m-%dT%H:%M:%SZ}",
+        "system": "site",
+        "partition": partition,
+        "case": "IorPosix %files=shared",
+        "fingerprint": {"kernel": "5.14"},
+        "metrics": [measured],
+    }
+    return record(verdict, **plain | more)

@@ -6,7 +6,6 @@ import random
 from contextlib import closing
 
 import pytest
-from hypothesis import strategies as st
 
 from iogauge.records import index, journal, query
 from iogauge.records.journal import Damaged
@@ -85,22 +84,6 @@ def test_a_write_that_a_kill_cut_short_is_closed_by_the_next(tmp_path):
         good = [r for r in records(file) if not isinstance(r, Damaged)]
         assert good in ([1, 2], [1, 1, 2])
         assert good == [1, 1, 2] or length < len(data) - 1
-
-
-JSON = st.recursive(
-    st.none()
-    | st.booleans()
-    | st.integers()
-    | st.floats(allow_nan=False, allow_infinity=False)
-    | st.text(),
-    lambda inner: (
-        st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4)
-    ),
-    max_leaves=20,
-)
-RECORD = st.dictionaries(
-    st.text().filter(lambda key: key != "schema"), JSON, max_size=8
-)
 
 
 # --- what a record says of itself --------------------------------------------------------------------

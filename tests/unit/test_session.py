@@ -140,32 +140,30 @@ def test_a_gate_takes_no_modules_from_elsewhere(tmp_path):
         assert (f"PYTHONPATH names {tmp_path}: modules" in done.stderr) is (status == 2)
 
 
-def test_stages_of_old_sessions_are_found(tmp_path, monkeypatch):
-    monkeypatch.setenv("IOGAUGE_HOME", str(tmp_path))
-    for name, days in (("old", 8), ("new", 6)):
-        stage = tmp_path / "reframe" / "stage" / name
-        stage.mkdir(parents=True)
-        then = time.time() - days * 86400
-        os.utime(stage, (then, then))
-    (tmp_path / "reframe" / "stage" / "link").symlink_to("old")
-    assert [path.name for path in current.old_stages()] == ["old"]
-
-
-def test_old_logs_of_reframe_are_removed(tmp_path, monkeypatch):
-    monkeypatch.setenv("IOGAUGE_HOME", str(tmp_path))
-    (tmp_path / "logs").mkdir()
-    for name, days in (("old.log", 8), ("new.log", 6), ("other", 8)):
-        file = tmp_path / "logs" / name
-        file.touch()
+def test_what_is_a_week_old_is_removed(home, tmp_path):
+    """Stages of sessions, and ReFrame's logs; a link is none."""
+    stages, logs = home / "reframe/stage", home / "logs"
+    (stages / "old").mkdir(parents=True)
+    (stages / "new").mkdir()
+    (stages / "link").symlink_to("old")
+    logs.mkdir()
+    for name in ("old.log", "new.log", "old.txt"):
+        (logs / name).touch()
+    for file, days in (
+        (stages / "old", 8),
+        (logs / "old.log", 8),
+        (logs / "old.txt", 8),
+    ):
         os.utime(file, (time.time() - days * 86400,) * 2)
-    said = []
-    for dry_run, left in ((True, 3), (False, 2)):
+    said: list[str] = []
+    for dry_run in (True, False):
         current.Janitor(dry_run, False, said.append).clean_targets([], str(tmp_path))
-        assert len(list((tmp_path / "logs").iterdir())) == left
-    assert [line for line in said if "old.log (a week old)" in line] == [
-        f"would remove: {tmp_path}/logs/old.log (a week old)",
-        f"removed: {tmp_path}/logs/old.log (a week old)",
-    ]
+        kept = sorted(path.name for path in [*stages.iterdir(), *logs.iterdir()])
+        old = ["old", "old.log"] * dry_run
+        assert kept == sorted(["link", "new", "new.log", "old.txt", *old])
+    gone = [stages / "old", logs / "old.log"]
+    would = [f"would remove: {path} (a week old)" for path in gone]
+    assert said == [*would, *(f"removed: {path} (a week old)" for path in gone)]
 
 
 def test_the_stage_of_a_session_that_runs_is_not_old(tmp_path, monkeypatch):
