@@ -60,7 +60,7 @@ def test_a_damaged_stage_directory_ends_nothing(running):
 def test_a_phase_asks_whoever_waits_for_it(running):
     running.opened()
     running.write(SAYS, "pull it now")
-    assert running.case.look(0)[1].startswith("before write: pull it now, preparation")
+    assert running.case.look(0)[1].startswith("write: pull it now, preparation")
 
 
 def test_a_line_comes_each_30_seconds(running):
