@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+from iogauge.core.groups import grouped
 from iogauge.core.measurement import Quantity
 from iogauge_extras.compare.logs import Figures
 from iogauge_extras.darshan.log import (
@@ -49,12 +50,12 @@ def of_log(name: str, log: DarshanLog) -> Figures:
     The time of a module is that of its slowest rank (Darshan's ``agg_time_by_slowest``). Metadata time is a share of POSIX
     time over all ranks.
     """
-    posix = log.of("POSIX")
+    posix = log.records.get("POSIX", ())
     values = {"run time": Quantity(log.run_seconds, "s")}
     for module in COUNTED:
-        records = log.of(module)
+        records = log.records.get(module)
         if records:
-            values[f"{module} time"] = Quantity(_busy_seconds(log, module), "s")
+            values[f"{module} time"] = Quantity(_busy_seconds(records), "s")
             read, written = (
                 total(records, "BYTES_READ"),
                 total(records, "BYTES_WRITTEN"),
@@ -77,7 +78,7 @@ def _notes(log: DarshanLog) -> tuple[str, ...]:
     for module, complete in log.modules.items():
         if not complete:
             notes.append(f"module {module} is incomplete: its figures are too low")
-        elif module in COUNTED and not log.of(module):
+        elif module in COUNTED and module not in log.records:
             notes.append(
                 f"module {module} is in the log, but darshan-parser printed nothing of it: is darshan-parser older than the log?"
             )
@@ -87,7 +88,7 @@ def _notes(log: DarshanLog) -> tuple[str, ...]:
             )
             notes.append(f"not read, though the log has it: {name}")
     for module in COUNTED:
-        if _contradicts(log.of(module)):
+        if _contradicts(log.records.get(module, ())):
             notes.append(
                 f"module {module} counts or times what cannot be, as old versions of Darshan did: its figures may be too low"
             )
@@ -104,9 +105,9 @@ def _contradicts(records: Sequence[FileRecord]) -> bool:
     return sequential > total(records, "READS", "WRITES")
 
 
-def _busy_seconds(log: DarshanLog, module: str) -> float:
+def _busy_seconds(records: Sequence[FileRecord]) -> float:
     """Return the most seconds that a rank can have spent in a module's calls."""
-    by_rank = log.by_rank(module)
+    by_rank = grouped(records, lambda record: record.rank)
     summed = 0.0
     for record in by_rank.pop(ALL_RANKS, ()):
         slowest = record.counters.get("F_SLOWEST_RANK_TIME")

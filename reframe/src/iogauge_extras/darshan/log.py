@@ -7,7 +7,7 @@ Counters keep Darshan's names without the module: ``BYTES_WRITTEN`` of module ``
 import math
 import re
 import shutil
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -36,16 +36,13 @@ COUNTED: Final = ("POSIX", "MPI-IO", "STDIO", "DFS", "H5D", "PNETCDF_VAR")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileRecord:
-    """Activity of one rank (or :data:`ALL_RANKS`) on one file through one module.
+    """Activity of one rank (or :data:`ALL_RANKS`) on one file.
 
     Times are in seconds, sizes in bytes. A counter of -1 means that Darshan could not watch it.
     """
 
-    module: str
     rank: int
     file: str
-    mount: str
-    fs_type: str
     counters: Mapping[str, float]
 
 
@@ -62,19 +59,8 @@ class DarshanLog:
     tasks: int
     run_seconds: float
     modules: Mapping[str, bool]
-    records: tuple[FileRecord, ...]
-
-    def of(self, module: str) -> list[FileRecord]:
-        """Return the records of one module."""
-        return [record for record in self.records if record.module == module]
-
-    def by_file(self, module: str) -> dict[str, list[FileRecord]]:
-        """Return the records of one module by file."""
-        return grouped(self.of(module), lambda record: record.file)
-
-    def by_rank(self, module: str) -> dict[int, list[FileRecord]]:
-        """Return the records of one module by rank, of which :data:`ALL_RANKS` is one."""
-        return grouped(self.of(module), lambda record: record.rank)
+    #: By module.
+    records: Mapping[str, Sequence[FileRecord]]
 
 
 def total(records: Iterable[FileRecord], *counters: str) -> float:
@@ -112,7 +98,7 @@ def parse(text: str) -> DarshanLog:
     text that is damaged, cut off, or not the parser's. A cut exactly between two records of the
     last module is invisible in the text: check the parser's exit status, too.
     """
-    records = tuple(_records(text))
+    records = _records(text)
     head, *sections = _SECTION.split(text)
     header = dict(reversed(_HEADER.findall(head)))
     for name in _NEEDED:
@@ -155,8 +141,8 @@ def parse(text: str) -> DarshanLog:
     )
 
 
-def _records(text: str) -> Iterator[FileRecord]:
-    """Yield the records of the modules that are read; raises :class:`ToolOutputError`."""
+def _records(text: str) -> dict[str, list[FileRecord]]:
+    """Return the records of the modules that are read; raises :class:`ToolOutputError`."""
     places: dict[tuple[str, str, str], list[str]] = {}
     counters: dict[tuple[str, str, str], dict[str, float]] = {}
     for number, line in enumerate(text.split("\n"), 1):
@@ -175,26 +161,24 @@ def _records(text: str) -> Iterator[FileRecord]:
             own_name = counter.removeprefix(f"{module.replace('-', '')}_")
             value = _number(columns[4], counter)
             counters.setdefault(key, {})[own_name] = value
-    lengths: dict[str, int] = {}
+    records: dict[str, list[FileRecord]] = {}
     for key, place in places.items():
         module, rank, _ = key
-        of_record = counters[key]
-        record = FileRecord(
-            module=module,
-            rank=int(_number(rank, "rank")),
-            # A name may hold tabs.
-            file="\t".join(place[:-2]),
-            mount=place[-2],
-            fs_type=place[-1],
-            counters=of_record,
-        )
-        expected = lengths.setdefault(module, len(of_record))
-        if len(of_record) != expected:
-            raise ToolOutputError(
-                f"darshan-parser: {len(of_record)} {module} counters of rank {rank}, file "
-                f"{record.file!r}, where others have {expected}: the text is cut off or damaged"
+        # A name may hold tabs; mount and type of the file system stand behind it.
+        file = "\t".join(place[:-2])
+        mine = records.setdefault(module, [])
+        mine.append(
+            FileRecord(
+                rank=int(_number(rank, "rank")), file=file, counters=counters[key]
             )
-        yield record
+        )
+        found, expected = len(counters[key]), len(mine[0].counters)
+        if found != expected:
+            raise ToolOutputError(
+                f"darshan-parser: {found} {module} counters of rank {rank}, file "
+                f"{file!r}, where others have {expected}: the text is cut off or damaged"
+            )
+    return records
 
 
 def _number(text: str, name: str) -> float:
@@ -223,7 +207,7 @@ def writers(log: DarshanLog, file: str) -> int:
             "(DARSHAN_EXCLUDE_DIRS), or put 'MAX_RECORDS 65536 POSIX' in a file and name that in "
             "DARSHAN_CONFIG_PATH"
         )
-    posix = log.by_file("POSIX")
+    posix = grouped(log.records.get("POSIX", ()), lambda record: record.file)
     names = [
         name for name in posix if name == file or name.endswith("/" + file.lstrip("/"))
     ]
