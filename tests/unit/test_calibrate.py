@@ -11,10 +11,8 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from iogauge.core.measurement import Metric, Reference, Unsettled
-from iogauge.judge.verdict import Verdict, decide_metric
+from iogauge.judge.verdict import Verdict
 from iogauge.records import query
-from iogauge.records.record import MetricRecord
 from iogauge.site.references import find_mistakes
 from iogauge_extras.history import proposal as calibrating
 from iogauge_extras.history.position import FilePosition, position_of
@@ -396,29 +394,16 @@ def test_only_proven_values_are_runs(tmp_path):
         records.append(tmp_path / "here" / f"{day}.jsonl", made)
     with closing(query.connect(tmp_path)) as history:
         (found,) = runs_of(tmp_path, history, query.Condition("1"))
+    # The seconds until a bandwidth comes back that never did: too many, and nobody knows how many.
+    open_figure = records.metric(verdict="FAIL", median=9.0, open=True)
+    made = records.values("FAIL", time="2026-10-01T00:00:00Z", metrics=[open_figure])
+    records.append(tmp_path / "here" / "open.jsonl", made)
+    with closing(query.connect(tmp_path)) as history:
+        (again,) = runs_of(tmp_path, history, query.Condition("1"))
+    assert again.values == found.values
     valid = [n for n, name in enumerate(verdicts, 1) if Verdict(name).is_valid]
     assert found.values == tuple(float(day) for day in valid if day > 2)
     assert found.left_out == (" (1 on busy nodes left out)" if 2 in valid else "")
-
-
-def test_a_figure_that_is_open_is_no_sample(tmp_path):
-    """A bandwidth that never came back: the seconds until the end are too many, and fail; nobody knows how many there are."""
-    recovery = Metric("recovery_s", "s", "less")
-    most = Reference(30.0, None, 0.5, "s", "acceptance")
-    for day in range(1, 6):
-        unsettled = None
-        if day > 3:
-            unsettled = Unsettled(math.inf, "not again")
-        found = decide_metric(recovery, [50.0 + day], [], most, unsettled=unsettled)
-        assert found.verdict is Verdict.FAIL
-        kept = MetricRecord.of(found)
-        made = records.values(
-            time=f"2026-09-{day:02}T00:00:00Z", metrics=[kept.to_json()]
-        )
-        records.append(tmp_path / "here" / f"{day}.jsonl", made)
-    with closing(query.connect(tmp_path)) as history:
-        (found,) = runs_of(tmp_path, history, query.Condition("1"))
-    assert found.values == (51.0, 52.0, 53.0)
 
 
 def test_only_the_newest_series_counts(tmp_path):

@@ -265,35 +265,27 @@ def _as_output(turns: Sequence[Turn], planned: Rounds, needle: Needle) -> ToolOu
     tasks, counts = None, [output.tasks for output in outputs[: planned.nodes]]
     if not planned.targets and None not in counts:
         tasks = sum(filter(None, counts))
-    seconds, operations = 0.0, 0
-    moved: list[int] = []
-    versions: list[str] = []
-    warnings: list[str] = []
-    for turn in turns:
-        seconds += turn.phase.seconds
-        operations += turn.phase.operations or 0
-        if turn.phase.bytes_moved is not None:
-            moved.append(turn.phase.bytes_moved)
-        versions.append(turn.output.version)
-        warnings += turn.output.warnings
-    slowest = Quantity(needle.slowest.share, "1")
     phase = Phase(
         name=planned.direction,
-        rates={"slowest": slowest, "median": Quantity(needle.median, "MiB/s")},
-        seconds=seconds,
-        bytes_moved=sum(moved) if moved else None,
-        operations=operations,
+        rates={
+            "slowest": Quantity(needle.slowest.share, "1"),
+            "median": Quantity(needle.median, "MiB/s"),
+        },
+        seconds=sum(turn.phase.seconds for turn in turns),
+        bytes_moved=sum(turn.phase.bytes_moved or 0 for turn in turns),
+        operations=sum(turn.phase.operations or 0 for turn in turns),
     )
     unsettled = {}
     if needle.unsettled:
         unsettled["slowest"] = needle.unsettled
-    return ToolOutput(
-        tool="fio",
-        version=", ".join(unique(versions)),
+    # fio's client, which is one program, says the version.
+    return replace(
+        outputs[0],
         phases=(phase,),
         tasks=tasks,
-        warnings=unique(warnings),
+        warnings=unique(chain.from_iterable(output.warnings for output in outputs)),
         parameters={**options, "jobs": jobs},
         notes={"slowest": needle.describe()},
         unsettled=unsettled,
+        at_once=False,
     )
