@@ -27,7 +27,6 @@ class StripeCount(SharedFileCheck):
 
     @run_after("init")
     def choose(self):
-        self.choose_back_end(self.api)
         self.valid_systems = sweep.partitions(
             "stripe_counts", self.stripe_count, vocabulary.LUSTRE
         )
@@ -44,7 +43,6 @@ class StripeSize(SharedFileCheck):
 
     @run_after("init")
     def choose(self):
-        self.choose_back_end(self.api)
         self.valid_systems = sweep.partitions(
             "stripe_sizes", self.stripe_size, vocabulary.LUSTRE
         )
@@ -78,7 +76,6 @@ class SharedFile(SharedFileCheck):
 
     @run_after("init")
     def choose(self):
-        self.choose_back_end(self.api)
         self.valid_systems = sweep.partitions_of(
             lambda extras: self.stripe_count in sweep.stripes(extras)
         )
@@ -94,7 +91,6 @@ class OutputFile(SizedFileCheck):
 
     @run_after("init")
     def choose(self):
-        self.choose_back_end(self.api)
         self.valid_systems = sweep.partitions_of(
             lambda extras: (
                 self.size in extras.sweeps.file_sizes
@@ -112,7 +108,6 @@ class Aggregators(AggregatorsCheck):
 
     @run_after("init")
     def choose(self):
-        self.choose_back_end(self.api)
         self.valid_systems = sweep.partitions("aggregators", self.aggregators)
 
 
@@ -127,7 +122,6 @@ class DefaultWriters(DefaultWritersCheck):
 
     @run_after("init")
     def choose(self):
-        self.choose_back_end(self.api)
         self.valid_systems = sweep.partitions(
             "default_writers", self.stripe_count, vocabulary.LUSTRE
         )

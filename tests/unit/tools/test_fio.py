@@ -129,7 +129,7 @@ def test_a_process_that_was_lost_leaves_no_result(said, where):
         ("fio_enospc.out", r"job 'x' failed with errno 28"),
         ("fio_odirect_ramfs.out", r"job 'x' failed with errno 22"),
         ("fio_status.out", r"job 'x' failed with errno 110"),
-        ("fio_nodir.out", r"no fio JSON .*begins: fio: file:options\.c:1505"),
+        ("fio_nodir.out", r"0 fio JSON .*begins: fio: file:options\.c:1505"),
         ("fio_nogroup.json", r"several entries of one job: set group_reporting=1"),
     ],
 )
@@ -174,7 +174,7 @@ def test_a_server_that_is_missing():
 def test_several_documents_or_none():
     with pytest.raises(ToolOutputError, match="2 fio JSON documents"):
         parse_json(sample("fio_file.json") * 2)
-    with pytest.raises(ToolOutputError, match="fio wrote nothing"):
+    with pytest.raises(ToolOutputError, match=r"0 fio JSON .*\(nothing\)"):
         parse_json("\n")
 
 

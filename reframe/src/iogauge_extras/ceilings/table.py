@@ -81,12 +81,12 @@ class Chain:
         """Return the cells of each layer from the devices up, and those of what was reached."""
         found: list[tuple[str, ...]] = []
         for row in self.rows:
-            rates = (_rate(row.declared), "", _rate(row.carries))
+            rates = (_rate(row.declared), _rate(row.carries))
             found.append((row.name, *rates, _percent(row.loss)))
         if self.reached:
-            name, rate = f"reached: {self.reached.case}", _rate(self.reached.bytes_s)
-            when = f"{self.reached.day}, {self.nodes} node(s)"
-            found.append((name, "", when, rate, _percent(self.lost_above)))
+            name = f"reached on {self.reached.day}: {self.reached.case}"
+            rate = _rate(self.reached.bytes_s)
+            found.append((name, "", rate, _percent(self.lost_above)))
         return found
 
 
@@ -190,5 +190,5 @@ def table(shown: Shown) -> Table:
         title = f"{shown.partition}, {chain.direction}, {chain.nodes} node(s)"
         blocks[title] = chain.cells()
     rates = ("declared", "carries", "lost")
-    headings = columns("layer", "declared", "when", "carries", "lost", right=rates)
+    headings = columns("layer", "declared", "carries", "lost", right=rates)
     return Table(headings, blocks)

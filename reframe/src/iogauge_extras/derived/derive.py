@@ -11,7 +11,7 @@ import math
 import statistics
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from iogauge.core.measurement import Metric
@@ -234,7 +234,8 @@ class _Case:
     """A record as a point of a source."""
 
     record: Record
-    x: float
+    #: As a point, but for the value.
+    point: Point
     name: str
     #: What all points must have in common.
     alike: tuple[tuple[str, object], ...]
@@ -263,16 +264,6 @@ class _Case:
             now = ", ".join(f"{key}={value}" for key, value in agreed)
             return f"with {was} in {session}, newer points with {now}"
         return float(measured.median)
-
-    def point(self, value: float) -> Point:
-        return Point(
-            x=self.x,
-            value=value,
-            partition=self.record.partition,
-            session=self.record.session,
-            case=self.record.case,
-            time=self.record.time,
-        )
 
 
 def _case(
@@ -312,7 +303,15 @@ def _case(
     refused = ""
     if uuid and measured_on != "unknown" and differ(uuid, measured_on):
         refused = f"of another file system, {measured_on},"
-    return _Case(record, x, name, tuple(alike), refused)
+    point = Point(
+        x=x,
+        value=0.0,
+        partition=record.partition,
+        session=record.session,
+        case=record.case,
+        time=record.time,
+    )
+    return _Case(record, point, name, tuple(alike), refused)
 
 
 def _name(source: Source, x: float) -> str:
@@ -365,7 +364,8 @@ def _of_metric(
         if isinstance(value, str):
             why.setdefault(case.name, value)
         else:
-            points[case.name], agreed = case.point(value), case.alike
+            points[case.name] = replace(case.point, value=value)
+            agreed = case.alike
     left_out = []
     declared = [_name(source, x) for x in source.expected]
     for name in dict.fromkeys([*declared, *why]):

@@ -5,6 +5,8 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
+import reframe.core.builtins as builtins
+
 from iogauge.cases.ior import WRITE, IorCheck
 from iogauge.core import registry
 from iogauge.core.measurement import Metric, Reference
@@ -27,7 +29,8 @@ class SharedFileCheck(IorCheck):
     had a part of its own, MPI libraries would not use aggregators (OMPIO then writes from every
     rank).
 
-    A subclass sets ``stripe_count``, 0 for the target's own layout, if the check does not say otherwise.
+    A subclass sets ``stripe_count``, 0 for the target's own layout, if the check does not say otherwise; it may have a
+    parameter ``api``, one of IOR's back ends.
     """
 
     stripe_count: int
@@ -40,11 +43,12 @@ class SharedFileCheck(IorCheck):
 
     needs = IOR_MPIIO
 
-    def choose_back_end(self, api: str) -> None:
-        """Use one of IOR's back ends, in environments that have it."""
-        self.back_end = api
+    @builtins.run_after("init")
+    def _choose_back_end(self) -> None:
+        """Use the check's back end of IOR, in environments that have it."""
+        self.back_end = getattr(self, "api", self.back_end)
         feature = {"HDF5": IOR_HDF5, "NCMPI": IOR_NCMPI}
-        self.valid_prog_environs = [f"+{feature.get(api, IOR_MPIIO)}"]
+        self.valid_prog_environs = [f"+{feature.get(self.back_end, IOR_MPIIO)}"]
 
     def layout(self) -> Layout | None:
         """Return the stripe count that is asked for, or None for the target's own layout."""
@@ -125,12 +129,11 @@ class DefaultWritersCheck(SharedFileCheck):
     comes first and removes its file: the layout is asked of the file that was measured.
     """
 
-    def choose_back_end(self, api: str) -> None:
-        """Use one of IOR's back ends, in environments that have it and Darshan."""
-        super().choose_back_end(api)
-        self.valid_prog_environs = [
-            f"{words} +{DARSHAN}" for words in self.valid_prog_environs
-        ]
+    @builtins.run_after("init")
+    def _choose_back_end(self) -> None:
+        """Use the check's back end of IOR, in environments that have it and Darshan."""
+        super()._choose_back_end()
+        self.valid_prog_environs[0] += f" +{DARSHAN}"
 
     def promise(self) -> tuple[Metric, ...]:
         """Return the bandwidth, and the number of ranks that wrote."""

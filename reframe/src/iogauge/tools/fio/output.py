@@ -202,20 +202,11 @@ def time_limit_s(output: ToolOutput) -> float | None:
 
 def _load(text: str) -> tuple[dict[str, Any], str]:
     """Return fio's document, and the text around it."""
-    if not text.strip():
-        raise ToolOutputError(
-            "fio wrote nothing: it failed before its first job; read its stderr"
-        )
     starts = [match.start() for match in _DOCUMENT.finditer(text)]
-    if not starts:
+    if len(starts) != 1:
         raise ToolOutputError(
-            "no fio JSON in the output (is --output-format=json set?); it begins: "
-            + excerpt(text)
-        )
-    if len(starts) > 1:
-        raise ToolOutputError(
-            f"{len(starts)} fio JSON documents in one output, expected 1 (was --status-interval "
-            "set, or fio started several times?)"
+            f"{len(starts)} fio JSON documents in the output, expected 1 (is --output-format=json set? did fio fail before its "
+            f"first job, was it started several times?); it begins: {excerpt(text)}"
         )
     try:
         document, end = load_json_object(text, starts[0])
