@@ -18,7 +18,7 @@ from iogauge.node.lustre.layout import Layouts
 from iogauge.node.lustre.request import Pins
 from iogauge.node.mounts import Mount, Space
 from iogauge.node.view import View, look
-from iogauge.plan.observations import read
+from iogauge.plan.observations import FOUND, read
 from iogauge.plan.stage import REFUSED, Opened
 from iogauge.workspace.directory import session_dir
 from support import shell
@@ -103,6 +103,22 @@ def test_an_overlay_counts_as_what_is_below_it(kind, beneath, exact, monkeypatch
     view = View("h", "/s", Mount(1, "/s", "s", kind, options), Space(100, 90, 0, 0), ())
     assert lead_agent._is_exact(kind, view) is exact
     assert lead_agent._is_exact(kind, None) is (kind != "nfs4")
+
+
+def test_files_are_counted_before_the_directory_is_emptied(tmp_path, monkeypatch):
+    """A phase may be the last one of its repetition."""
+    case = tmp_path / "case"
+    case.mkdir()
+    (case / "file").touch()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("IOG_DIR", str(case))
+    emptied = []
+    monkeypatch.setattr(
+        lead_agent.directory, "empty_case", lambda path, **_: emptied.append(path)
+    )
+    lead_agent._LeadAgent._obey(None, "empty", "2", "")
+    assert emptied == [str(case)]
+    assert [count for _, count in read(Path()).counts(FOUND)] == [1]
 
 
 USER_AND_GROUP = """cat <<'EOF'

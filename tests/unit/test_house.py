@@ -53,6 +53,8 @@ def test_a_scenario_imports_only_the_room_of_checks_and_reframe(file):
     for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
         if isinstance(node, ast.ImportFrom):
             known = r"iogauge\.cases|reframe\..*|iogauge_extras\.\w+(\.\w+_check)?"
-            assert re.fullmatch(known, node.module or "")
+            assert re.fullmatch(known, node.module or ""), (
+                f"{node.module}: a check imports iogauge.cases, reframe and base classes of extras"
+            )
         if isinstance(node, ast.Import):
             assert [name.name for name in node.names] == ["reframe"]

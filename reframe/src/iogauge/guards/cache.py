@@ -241,7 +241,7 @@ def write_back(phase: PhaseView) -> Finding | None:
             f"{saw}, but an fsync need not reach the storage here{why}"
         )
     if not case.kind.syncs:
-        saw += f", and fsync on {case.extras.target.type} ends in a program: nothing shows that it reaches storage"
+        saw += f", and nothing shows that an fsync on {case.extras.target.type} reaches storage"
         return elsewhere.unwitnessed(saw, case.witness_required)
     return guard.ok(saw)
 

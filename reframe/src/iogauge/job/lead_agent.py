@@ -19,7 +19,7 @@ from iogauge.core.text import visible
 from iogauge.job.control_pipe import ControlPipe
 from iogauge.job.node_agent import begin_lease, server_here
 from iogauge.job.opening import prepare
-from iogauge.job.recorder import EXACT, Recorder, note_found
+from iogauge.job.recorder import Recorder, note_found
 from iogauge.node import files as contents
 from iogauge.node.files import Block, Sample
 from iogauge.node.identity import upper_of
@@ -94,7 +94,7 @@ def _is_exact(kind: str, view: View | None) -> bool:
     """Return whether a file system says at any time how many inodes are in use; an overlay says it of its upper directory's."""
     if view and kind == "overlay":
         kind = find_mount(upper_of(view.mount) or view.path).type
-    return kind in EXACT
+    return kind_of(kind).counts_inodes
 
 
 class _LeadAgent:
@@ -183,6 +183,7 @@ class _LeadAgent:
                 note_found(os.environ["IOG_DIR"])
                 self.recorder.begin(words, server_here())
             case "empty":
+                note_found(os.environ["IOG_DIR"])
                 path = os.environ["IOG_DIR"]
                 # The script waits for lines: it does not give up a slow removal that reports progress.
                 directory.empty_case(path, report=removal.Progress(path, _say))

@@ -42,9 +42,6 @@ _CLOSE_FOR_S = 3.0
 #: Lines that may wait before they are written.
 _WAITING = 50
 
-#: File systems whose inodes and bytes in use are exact at any time, and cost no message to a server.
-EXACT = ("ext2", "ext3", "ext4", "xfs", "overlay")
-
 #: Seconds that a look may take. The bytes of a longer one moved later than its time says: a busy node made it wait.
 #: Looks that follow each other closely confirm the seconds of short phases, and so must be more exact.
 _EXACT_S = 0.01

@@ -18,36 +18,38 @@ Cache = Literal["page-cache", "opaque", "memory"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kind:
-    """What is known of a type of file system.
+    """What is known of a type of file system. A promise that is not kept makes figures untrue: each was seen kept."""
 
-    ``cache`` is ``page-cache`` if the client keeps all data in the kernel's page cache, which can be dropped and proven
-    empty. It is ``opaque`` if the client keeps data elsewhere too: a daemon, an ARC, a page pool. It is ``memory`` if there
-    is no storage behind it. ``honours_o_direct`` means that O_DIRECT bypasses every cache of the client, ``syncs`` that
-    fsync(2) and syncfs(2) reach what lies below.
-
-    Exact counts: ``accounts``, the bytes that the kernel moves for a process (proc(5), ``read_bytes`` and ``write_bytes``;
-    on Lustre and NFS other threads read ahead for it). ``counts_blocks``, st_blocks as what a file takes, as soon as it
-    is written back. ``maps``, a file's map of holes and compressed blocks (FIEMAP). ``on_device``, the number of the mount
-    as that of its block device. A client sets a number of its own; that of Lustre is a hash and may look like a device's.
-    btrfs and bcachefs lie on several devices. ``frees``, the inodes in use fall as files are removed; XFS counts that later.
-    ``past_pages``, no page is left of a direct transfer; btrfs may write through the page cache, for its checksums.
-
-    Written beside the data: ``journal`` bytes for an operation that makes, removes or writes, and at most ``beside``
-    of the data that are synced at the end. Seen with mdtest, -Y, and fio: ext4 0.6 KiB, and 2.1 KiB with inodes of 1,024
-    bytes (mkfs.ext4 -I); XFS 0.3 KiB, whatever the size of its inodes. Both also below an overlay, and 0.5 % of data.
-    btrfs 14 KiB, and 42 % for 4 KiB. f2fs has a page of 4 KiB for each inode.
-    """
-
+    #: ``page-cache``: the client keeps all data in the kernel's page cache, which can be dropped and proven empty.
+    #: ``opaque``: it keeps data elsewhere too, in a daemon, an ARC, a page pool. ``memory``: there is no storage behind it.
     cache: Cache = "opaque"
+    #: O_DIRECT bypasses every cache of the client.
     honours_o_direct: bool = False
+    #: fsync(2) and syncfs(2) reach what lies below.
     syncs: bool = False
+    #: The bytes that the kernel moves for a process are exact (proc(5), ``read_bytes`` and ``write_bytes``). On Lustre and
+    #: NFS other threads read ahead for it.
     accounts: bool = False
+    #: st_blocks is what a file takes, as soon as it is written back.
     counts_blocks: bool = False
-    maps: bool = False
-    on_device: bool = False
+    #: The inodes in use are exact at any time, and cost no message to a server. An overlay says those of its upper directory.
+    counts_inodes: bool = False
+    #: The inodes in use fall as files are removed; XFS counts that later.
     frees: bool = False
+    #: A file has a map of its holes and compressed blocks (FIEMAP).
+    maps: bool = False
+    #: The number of the mount is that of its block device, whose counters then confirm bytes. A client of servers sets a
+    #: number of its own; that of Lustre is a hash and may look like a device's. btrfs and bcachefs lie on several devices.
+    on_device: bool = False
+    #: It is a file system of one machine; others are reached over a network.
+    is_local: bool = False
+    #: No page is left of a direct transfer; btrfs may write through the page cache, for its checksums.
     past_pages: bool = False
+    #: Bytes written beside the data for an operation that makes, removes or writes. Seen with mdtest, -Y, and fio: ext4 0.6
+    #: KiB, and 2.1 KiB with inodes of 1,024 bytes (mkfs.ext4 -I); XFS 0.3 KiB, whatever the size of its inodes. Both also
+    #: below an overlay. btrfs 14 KiB. f2fs has a page of 4 KiB for each inode.
     journal: int = 1024
+    #: Part of the data that is written beside them, at most, if they are synced at the end: btrfs 42 % for 4 KiB.
     beside: float = 0.05
     #: What breaks these promises below; empty if all is well.
     why: str = ""
@@ -78,24 +80,29 @@ _LOCAL = replace(
     counts_blocks=True,
     maps=True,
     on_device=True,
+    is_local=True,
     past_pages=True,
 )
-_EXT = replace(_LOCAL, frees=True, journal=2304)
+_XFS = replace(_LOCAL, counts_inodes=True)
+_EXT = replace(_XFS, frees=True, journal=2304)
 _TREES = replace(_LOCAL, past_pages=False, journal=16384, beside=0.5)
-_MEMORY = Kind(cache="memory", syncs=True)
+_MEMORY = Kind(cache="memory", syncs=True, is_local=True)
 
 #: ZFS keeps an ARC, and before 2.3 ignores O_DIRECT. Spectrum Scale has its page pool.
 KINDS: dict[str, Kind] = {
     **dict.fromkeys(("ext2", "ext3", "ext4"), _EXT),
-    "xfs": _LOCAL,
+    "xfs": _XFS,
     "f2fs": replace(_TREES, counts_blocks=False),
     "btrfs": replace(_TREES, on_device=False),
     # Its upper directory may lie on ext4, on XFS, or on trees.
-    "overlay": replace(_TREES, on_device=False, journal=_EXT.journal),
+    "overlay": replace(
+        _TREES, on_device=False, counts_inodes=True, journal=_EXT.journal
+    ),
     "lustre": replace(_PAGES, counts_blocks=True),
     **dict.fromkeys(("nfs", "nfs4", "ceph"), _PAGES),
     "beegfs": replace(_PAGES, honours_o_direct=False),
-    "zfs": Kind(syncs=True),
+    "zfs": Kind(syncs=True, is_local=True),
+    "bcachefs": Kind(is_local=True),
     "gpfs": Kind(honours_o_direct=True, syncs=True),
     "fuseblk": Kind(on_device=True),
     **dict.fromkeys(("tmpfs", "ramfs", "devtmpfs", "hugetlbfs"), _MEMORY),

@@ -34,23 +34,6 @@ QUICK_FILES_LOCAL, QUICK_FILES = 20_000, 4_000
 LACKS: Final = "lacks"
 
 
-#: File systems of one machine; others are reached over a network.
-LOCAL_TYPES: Final = frozenset(
-    {
-        "ext2",
-        "ext3",
-        "ext4",
-        "xfs",
-        "btrfs",
-        "f2fs",
-        "tmpfs",
-        "overlay",
-        "zfs",
-        "bcachefs",
-    }
-)
-
-
 def target_path() -> str:
     """Return ``$IOGAUGE_TARGET``, or the current directory; ReFrame reads settings in another one.
 
@@ -124,7 +107,9 @@ def quick_bytes(wanted: float, room: Space, most: int = QUICK_BYTES) -> int:
 
 def quick_files(kind: str, room: Space) -> int:
     """Return the files of a quick case on a type of file system."""
-    files = QUICK_FILES_LOCAL if kind in LOCAL_TYPES else QUICK_FILES
+    files = QUICK_FILES
+    if kind_of(kind).is_local:
+        files = QUICK_FILES_LOCAL
     if room.inodes_total:
         files = min(files, room.inodes_free // 20)
     return files

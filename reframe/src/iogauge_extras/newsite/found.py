@@ -14,10 +14,11 @@ from iogauge.core.vocabulary import Fingerprint
 from iogauge.node import probes
 from iogauge.node.host import usable_cores
 from iogauge.node.kernel import memory_bytes
+from iogauge.node.kinds import kind_of
 from iogauge.node.lustre.directory import look_at_directory
 from iogauge.node.lustre.programs import LustreError
 from iogauge.node.view import View, with_lustre
-from iogauge.site.machine import LOCAL_TYPES, look_at
+from iogauge.site.machine import look_at
 from iogauge.workspace import permission
 
 
@@ -50,7 +51,7 @@ class Target:
     @property
     def remote(self) -> bool:
         """Return whether the file system is reached over a network."""
-        return self.fstype not in LOCAL_TYPES
+        return not kind_of(self.fstype).is_local
 
     @property
     def servers(self) -> int:
