@@ -1171,6 +1171,7 @@ def test_g4_confirms_no_seconds_that_are_shorter_than_five_times_what_may_be_mis
     """Seen: a wrapper multiplied a rate by 1.34, in phases below a second."""
     for short, long in (
         ({"moving": 0.9}, {"moving": 1.1}),
+        ({"changing": 0.9}, {"changing": 1.1}),
         ({"working": 4.9}, {"working": 5.1}),
     ):
         assert g4({"reported": 6.0, "ran": 7.0, **short}).outcome is WARN

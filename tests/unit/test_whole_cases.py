@@ -358,6 +358,18 @@ UNTRUE = {
         metadata(),
         slowed("create", 3.0),
     ),
+    "a clock at three quarters of its speed makes files": (
+        metadata(),
+        slowed("create", 1.34),
+    ),
+    "a clock at three quarters of its speed makes files on XFS": (
+        metadata("xfs"),
+        slowed("create", 1.34),
+    ),
+    "a clock at three quarters of its speed removes files": (
+        metadata(),
+        slowed("remove", 1.34),
+    ),
     "a clock at a third of its speed removes files": (
         metadata("btrfs"),
         slowed("remove", 3.0),

@@ -19,6 +19,7 @@ from iogauge.evidence import task_counters
 from iogauge.evidence.times import (
     seconds_of_activity,
     seconds_of_asking,
+    seconds_of_files,
 )
 from iogauge.job import recorder as looks_at
 from iogauge.job.control_pipe import Task
@@ -172,6 +173,23 @@ def test_the_seconds_of_bytes_are_never_too_many(begin, length, pause, late):
     assert found is None or found <= length
     if length > 10 * pause:
         assert found is not None and found >= 0.95 * length - 2 * pause
+
+
+def test_the_seconds_of_files_that_are_made_and_of_those_that_are_removed():
+    """Others' files take as many from both ends; nothing is known if they are a quarter, or if nobody counted."""
+    looks = [(n / 5, min(10_000, max(0, 200 * (n - 5)))) for n in range(80)]
+    for way in (1, -1):
+        instants = [Instant(time, 0, 0, 50_000 + way * files) for time, files in looks]
+        assert seconds_of_files(instants, (0.5, 13.0), way * 10_000) == pytest.approx(
+            9.4, abs=0.21
+        )
+        assert seconds_of_files(instants, (0.5, 13.0), way * 9_000) == pytest.approx(
+            7.6, abs=0.41
+        )
+        assert seconds_of_files(instants, (0.5, 13.0), way * 7_000) is None
+        assert seconds_of_files(instants, (0.5, 13.0), -way * 10_000) is None
+    unknown = [Instant(time, 0, 0) for time, _ in looks]
+    assert seconds_of_files(unknown, (0.5, 13.0), 10_000) is None
 
 
 def test_a_short_phase_has_enough_looks(tmp_path, monkeypatch):

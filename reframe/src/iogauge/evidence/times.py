@@ -136,6 +136,20 @@ def files_changed(instants: Sequence[Instant], span: tuple[float, float]) -> int
     return changed
 
 
+def seconds_of_files(
+    instants: Sequence[Instant], span: tuple[float, float], own_files: int
+) -> float | None:
+    """Return the seconds in which the tasks' files were made, at least, or removed if negative; None if unknown.
+
+    What counts is as for :func:`seconds_of_activity`.
+    """
+    way = -1 if own_files < 0 else 1
+    counts = [(i.time, way * i.files) for i in instants if i.files is not None]
+    if not counts:
+        return None
+    return _seconds_of(counts, span, way * own_files)
+
+
 def _within(
     counts: Sequence[tuple[float, int]], span: tuple[float, float]
 ) -> list[tuple[float, int]]:

@@ -16,7 +16,7 @@ from iogauge.guards.agreement import (
     settle,
 )
 from iogauge.guards.finding import Finding, Guard
-from iogauge.guards.views import Execution, PhaseView
+from iogauge.guards.views import LEAST_FILES, Execution, PhaseView
 from iogauge.tools.fio.output import time_limit_s
 
 #: Work beside what a tool times. An mdtest that only asks for the status of files does hardly anything else: at a load of
@@ -27,7 +27,7 @@ _WORK_OF_STAT = Tolerance(0.1, 0.5)
 _START_S = 5.0
 _STARTS_S = 20.0
 _START_OF_NODE_S = 0.1
-#: Seconds between two looks at the bytes, at most.
+#: Seconds between two looks at the bytes and inodes, at most.
 _LOOK_S = 0.2
 #: A source confirms seconds that are so many times as long as what it may miss.
 _CONFIRMS = 5
@@ -46,8 +46,9 @@ _SECONDS = Guard(
     "times a second, and more often while a phase begins. No execution of fio reports fewer seconds than fio was told to "
     "run. A tool may work for a quarter longer than it reports, and a second; an mdtest that only asks for the status of "
     "files may work a ninth longer, and half a second. If more than half of the executions work longer, the case is "
-    "INVALID. mdtest works from the line with the number of its files to its results. If only the run time bounds the seconds of all executions, you get a "
-    "remark. The same holds if the bytes moved for less than a second, or mdtest worked for less than five. On a node that others keep busy, a contradiction is CONTAMINATED: there a healthy tool "
+    "INVALID. mdtest works from the line with the number of its files to its results. While it makes or removes files, the inodes in "
+    "use say for how long, where they are counted (G19); XFS says it of new files alone. If only the run time bounds the seconds of all executions, you get a "
+    "remark. The same holds if the bytes moved and the files changed for less than a second, and mdtest worked for less than five. On a node that others keep busy, a contradiction is CONTAMINATED: there a healthy tool "
     "waits for a processor.",
 )
 
@@ -58,6 +59,7 @@ def seconds_figures(
     ran: float | None = None,
     moving: float | None = None,
     source: str = "",
+    changing: float | None = None,
     asked: float | None = None,
     working: float | None = None,
     work: Tolerance = _WORK,
@@ -65,8 +67,8 @@ def seconds_figures(
     """Return the figures of an execution that took seconds, with the bounds of all that saw it, None if nobody did.
 
     ``ran`` lies between start and end of its processes. ``moving`` lies between the first and the last bytes on the
-    devices, or that a task passed to the kernel, at least; ``source`` says who saw it. ``working``: it did hardly more than what it times, see ``work``. It was
-    told to run for ``asked``.
+    devices, or that a task passed to the kernel, at least; ``source`` says who saw it. ``changing``: its files were made or
+    removed, at least. ``working``: it did hardly more than what it times, see ``work``. It was told to run for ``asked``.
     """
     bounds: list[Bounds] = []
     if ran is not None:
@@ -76,6 +78,10 @@ def seconds_figures(
         saw = f"its bytes moved for {format_seconds(moving)}{because(source)}"
         is_exact = moving >= _CONFIRMS * _LOOK_S
         bounds.append(SECONDS.least(saw, moving, exact=is_exact))
+    if changing is not None:
+        saw = f"the inodes in use changed for {format_seconds(changing)}"
+        is_exact = changing >= _CONFIRMS * _LOOK_S
+        bounds.append(SECONDS.least(saw, changing, exact=is_exact))
     if working is not None:
         saw = f"it worked for {format_seconds(working)}"
         is_exact = working >= _CONFIRMS * work.slack
@@ -129,6 +135,7 @@ def _figures(execution: Execution) -> list[ReportedFigure]:
         ran=counts.seconds if counts.witnesses else None,
         moving=moving,
         source=source,
+        changing=_changing(execution),
         asked=time_limit_s(output),
         working=working,
         work=work,
@@ -191,6 +198,23 @@ def _moving_on_devices(execution: Execution) -> float | None:
     if moved < _TIMED_BYTES:
         return None
     return times.seconds_of_activity(case.evidence.moved, span, moved)
+
+
+def _changing(execution: Execution) -> float | None:
+    """Return the seconds in which an execution's files were made or removed; None if nobody counted inodes, or others made as many.
+
+    Hosts that see several file systems are not compared. XFS counts later what is removed.
+    """
+    case, files, span = execution.case, execution.files_changed, execution.span
+    if files is None or span is None or execution.view.plan.pauses:
+        return None
+    if execution.output.tool != MDTEST:
+        return None
+    if len({view.cache_id for view in case.evidence.views}) != 1:
+        return None
+    if abs(files) < LEAST_FILES or (files < 0 and not case.kind.frees):
+        return None
+    return times.seconds_of_files(case.evidence.moved, span, files)
 
 
 def _asking(execution: Execution) -> float | None:
