@@ -86,6 +86,18 @@ def home(tmp_path, monkeypatch):
     return tmp_path
 
 
+def test_the_why_is_of_the_verdict_and_a_path_stays_whole(home):
+    path = "/" + "long/" * 30
+    odd = records.metric("stat_rate", "INVALID", reason=f"see {path}", reference=None)
+    fine = records.metric(verdict="UNREFERENCED", reason="valid", reference=None)
+    when = {"session": "s1", "time": "2027-01-01T12:00:00Z"}
+    values = records.values("INVALID", metrics=[fine, odd], **when)
+    append(home / "history" / "mysite" / "s1.jsonl", values)
+    assert f"[1] see\n    {path}\n" in run("status", "--since", "2027-01-01")[1]
+    brief = run("status", "--brief", "--since", "2027-01-01")[1].splitlines()
+    assert len(brief) <= 10 and "INVALID mysite:lustre IorPosix shared" in brief[0]
+
+
 def test_cases_that_are_no_longer_measured_are_left_out(home):
     history(home, "F")
     assert (

@@ -121,7 +121,7 @@ def _folded(line: str, width: int) -> str:
 
 def show(view: Table) -> None:
     """Print a table, whose lines are as long as they are."""
-    new_console().print(view)
+    new_console().print(view, crop=False)
 
 
 def show_ending(records: SessionRecords, end: Ending) -> None:

@@ -53,6 +53,12 @@ def fold(line: str, width: int, indent: str = "") -> str:
     return lines.replace(_WHOLE, " ")
 
 
+def _line(text: str, width: int, indent: str = "", style: str = "") -> Text:
+    """Return outside text with a style, folded by words."""
+    lines = fold(visible(text), width, indent)
+    return Text(lines, style, no_wrap=True, overflow="ignore")
+
+
 @dataclass(frozen=True, slots=True)
 class Column:
     """A column of a table."""
@@ -127,21 +133,20 @@ class Table:
             widths[widest] -= min(widths[widest] // 2, max(sum(widths) - room, 0))
         for heading, rows in self.blocks.items():
             if heading:
-                yield Text(visible(heading), "bold")
+                yield _line(heading, options.max_width, style="bold")
                 yield self._grid(widths, [headings], dict.fromkeys(headings, "dim"))
             if not is_narrow:
                 yield self._grid(widths, rows, STYLES)
                 continue
             for first, *others in rows:
                 if first:
-                    yield Text(visible(first))
+                    yield _line(first, options.max_width)
                 yield self._grid(widths, [["", *others]], STYLES)
         for number, note in enumerate(self.notes, 1):
             mark = f"[{number}] "
-            text = fold(f"{mark}{visible(note)}", options.max_width, " " * len(mark))
-            yield Text(text)
+            yield _line(f"{mark}{note}", options.max_width, " " * len(mark))
         for line in self.footer:
-            yield Text(fold(visible(line), options.max_width))
+            yield _line(line, options.max_width)
 
     def _grid(
         self,

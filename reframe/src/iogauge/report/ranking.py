@@ -62,7 +62,8 @@ def dead_targets(records: Iterable[Record]) -> frozenset[str]:
 def rank_of(record: Record, verdict: Verdict, dead: Collection[str] = ()) -> Rank:
     """Return the rank of a record, or of one of its metrics with this verdict."""
     for finding in record.findings:
-        if finding.guard == _CONTENTS and finding.objects(Verdict.INVALID):
+        is_wrong = finding.guard == _CONTENTS and finding.objects(Verdict.INVALID)
+        if is_wrong and verdict is Verdict.INVALID:
             return Rank.WRONG_DATA
     if verdict is Verdict.ERROR and record.where in dead:
         return Rank.DEAD_TARGET

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -13,7 +13,7 @@ from textwrap import shorten
 from typing import Final
 
 from iogauge.core.groups import grouped
-from iogauge.core.text import visible
+from iogauge.core.text import count, visible
 from iogauge.judge.verdict import Verdict
 from iogauge.records import query
 from iogauge.records.journal import Damaged
@@ -24,7 +24,7 @@ from iogauge.report.history_table import by_place
 from iogauge.report.layout import LOOKS, Table, columns
 from iogauge.report.outcome import Notes
 from iogauge.report.ranking import Rank, dead_targets, rank_of
-from iogauge_extras.page.trouble import Trouble
+from iogauge_extras.page.trouble import DRIFT, Alarm, Trouble
 
 #: Runs of a case that are shown.
 RUNS: Final = 14
@@ -111,11 +111,14 @@ def gravest_first(
         rank, loss, notes = rank_of(record, record.verdict, dead), 0.0, []
         if mine:
             rank, loss = mine[0].rank, mine[0].loss
-            whys += [f"{one.kind} {one.metric}: {one.text}" for one in mine]
+            for one in mine:
+                kind = DRIFT if one.kind == DRIFT else ""
+                whys.append(f"{kind} {one.metric}: {one.text}".lstrip())
             notes = [one.cause for one in mine if one.cause]
         elif record.verdict not in (Verdict.PASS, Verdict.UNREFERENCED):
             for row in outcome.rows([record]):
-                notes += row.reasons
+                if row.verdict is record.verdict:
+                    notes += row.reasons
             saw = "".join(notes[:1]).partition("; demanded")[0]
             whys.append(shorten(saw, _WHY, placeholder=" …"))
         why = "; ".join(dict.fromkeys(filter(None, whys)))
@@ -123,6 +126,20 @@ def gravest_first(
         case = replace(case, rank=rank, loss=loss, why=visible(why), note=note)
         explained.append(case)
     return sorted(explained, key=lambda case: (case.rank, -case.loss))
+
+
+def brief(ordered: Sequence[CaseStatus], alarm: Alarm, width: int) -> Iterator[str]:
+    """Yield at most ten lines: what weighs most, the ending, the gravest cases, and what comes next."""
+    yield shorten(alarm.title, width, placeholder=" …")
+    if alarm.gist != alarm.ending.sentence:
+        yield str(alarm.ending)
+    grave = [case for case in ordered if case.rank not in QUIET]
+    for case in grave[:BRIEF]:
+        verdict = case.newest.verdict.value
+        text = f"{verdict} {case.newest.where} {case.case}: {case.why}"
+        yield shorten(text, width, placeholder=" …")
+    newest = max(case.newest.minute for case in ordered)
+    yield f"{count(len(ordered), 'case')}, {len(grave)} not in order, newest run {newest} UTC. Next: iogauge status"
 
 
 def marks_table(ordered: Sequence[CaseStatus]) -> Table:

@@ -20,13 +20,14 @@ from iogauge.cli.screen import (
     Since,
     System,
     Until,
+    new_console,
     say,
     show,
     slips,
     warn,
 )
 from iogauge.core import paths
-from iogauge.core.text import count, visible
+from iogauge.core.text import visible
 from iogauge.core.units import format_bytes, moment
 from iogauge.records import query
 from iogauge.report.endings import SessionRecords, Word
@@ -235,7 +236,8 @@ def show_status(
     name: Name = "",
     since: Since = None,
     brief: Annotated[
-        bool, typer.Option("--brief", help="Red or green, and the gravest cases.")
+        bool,
+        typer.Option("--brief", help="Ten lines: red or green, and the gravest cases."),
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
 ) -> None:
@@ -261,16 +263,14 @@ def show_status(
     if as_json:
         typer.echo(marks.marks_json(cases, alarm.ending))
         raise typer.Exit(alarm.ending.status)
-    last = f"{count(len(cases), 'case')}, newest run {newest[-1].minute} UTC"
     if brief:
-        say(alarm.title, "bold red" if alarm.failed else "bold green")
-        cases = [case for case in cases if case.rank not in marks.QUIET]
-        last += f", {len(cases)} of them not in order. Next: iogauge status"
-        cases = cases[: marks.BRIEF]
-    if cases:
-        show(marks.marks_table(cases))
+        first, *others = marks.brief(cases, alarm, new_console().width)
+        say(first, "bold red" if alarm.failed else "bold green")
+        for line in others:
+            say(line)
+        raise typer.Exit(alarm.ending.status)
+    show(marks.marks_table(cases))
     say(f"iogauge: {alarm.ending}")
-    say(last)
     raise typer.Exit(alarm.ending.status)
 
 

@@ -105,9 +105,10 @@ class Trouble:
 
     @property
     def text(self) -> str:
-        """Return what is wrong: the guilty part, or the loss, or the reason; and since when."""
-        guilty = self.guilty.partition(";")[0]
-        text = (guilty or self.reason or self.measured).partition("; demanded")[0]
+        """Return what is wrong: the reason, or else the guilty part or the loss, and since when."""
+        if self.reason:
+            return self.reason
+        text = self.guilty.partition(";")[0] or self.measured
         if self.since:
             text += f" since {self.since[:10]}"
         return text
@@ -181,7 +182,7 @@ class Alarm:
             return self.ending.sentence
         others = dict.fromkeys(t.where for t in grave if t.rank <= Rank.ERROR)
         others.pop(grave[0].where, None)
-        text = grave[0].headline
+        text = grave[0].headline.partition("; demanded")[0]
         if others:
             text += f"; also {some(list(others), 2)}"
         return text
