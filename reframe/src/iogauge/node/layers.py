@@ -33,7 +33,6 @@ from iogauge.node.mounts import (
     find_mount,
     mount_by_name,
     mounted_over,
-    no_barriers,
     option,
     unescape,
     upper_directory,
@@ -316,7 +315,7 @@ class _Walk:
 
     def unflushed(self, mount: Mount, below: Below) -> str:
         """Return a reason if fsync leaves data in the cache of a disk that forgets them without power."""
-        word = no_barriers(mount)
+        word = option(mount, "nobarrier|barrier=0|fsync_mode=nobarrier")
         forgets = []
         for disk in below.disks:
             cache = text(self.place(_BY_NUMBER, disk), "queue/write_cache")

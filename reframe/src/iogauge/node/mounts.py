@@ -43,11 +43,6 @@ def option(mount: Mount, pattern: str) -> str:
     return ""
 
 
-def no_barriers(mount: Mount) -> str:
-    """Return the mount option by which a file system never empties the write cache of its disk, or nothing."""
-    return option(mount, "nobarrier|barrier=0|fsync_mode=nobarrier")
-
-
 def fsname_of(source: str) -> str:
     """Return the file system's name in a Lustre source (``10.0.0.1@tcp:/scratch``); else ``*``."""
     match = re.search(r":/([A-Za-z0-9_-]{1,8})(?:/|$)", source)
