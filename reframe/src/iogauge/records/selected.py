@@ -20,11 +20,14 @@ import os
 import re
 import shlex
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import get_args
 
+from pydantic import ConfigDict
+
 from iogauge.core import untrusted, vocabulary
+from iogauge.core.form import Form
 from iogauge.core.paths import replace_file
 from iogauge.core.text import did_you_mean
 from iogauge.core.units import UnitError, parse_bytes
@@ -85,8 +88,11 @@ def _with_bytes(setting: str) -> str:
     return f"{check}{dot}{name}{equals}{value}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NotedEnvironment:
+class _Note(Form):
+    model_config = ConfigDict(strict=False)
+
+
+class NotedEnvironment(_Note):
     """An environment as the listing knows it; ``why`` says why it lacks a feature, by feature."""
 
     name: str
@@ -94,8 +100,7 @@ class NotedEnvironment:
     why: Mapping[str, str]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NotedPlace:
+class NotedPlace(_Note):
     """A partition, as ``system:partition``, with its environments."""
 
     place: str
@@ -103,8 +108,7 @@ class NotedPlace:
     environments: tuple[NotedEnvironment, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NotedCase:
+class NotedCase(_Note):
     """A case, what it asks for in ReFrame's words, and the partitions that it can run on.
 
     ``values`` are the values that its parameters and variables may have.
@@ -120,8 +124,7 @@ class NotedCase:
     values: Mapping[str, tuple[str | int | float | bool | None, ...]]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UnrunCase:
+class UnrunCase(_Note):
     """A selected case that cannot run on a partition, the missing feature, and why it is missing."""
 
     check: str
@@ -153,7 +156,7 @@ def note(fact: NotedPlace | NotedCase) -> None:
     """Append a fact to the notes of the listing, if this process makes a listing."""
     if file := os.environ.get(LISTING):
         with open(file, "a", encoding="utf-8") as notes:
-            notes.write(json.dumps(asdict(fact)) + "\n")
+            notes.write(json.dumps(fact.to_json()) + "\n")
 
 
 def noted(notes: str) -> tuple[dict[str, NotedPlace], dict[str, NotedCase]]:
@@ -167,9 +170,9 @@ def noted(notes: str) -> tuple[dict[str, NotedPlace], dict[str, NotedCase]]:
         fact = untrusted.parse_json(line)
         # ReFrame imports the package of the checks, which notes the places, more than once.
         if "place" in fact:
-            places[fact["place"]] = untrusted.build(NotedPlace, fact)
+            places[fact["place"]] = NotedPlace.from_json(fact)
         if "hash" in fact:
-            cases[fact["hash"]] = untrusted.build(NotedCase, fact)
+            cases[fact["hash"]] = NotedCase.from_json(fact)
     return places, cases
 
 
@@ -270,8 +273,7 @@ _SESSIONS = 30
 CaseKey = tuple[str, str, str]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Unmeasured:
+class Unmeasured(_Note):
     """What a session was asked for and did not measure; the default says that nothing is known.
 
     ``unmatched`` and ``gone`` are sentences: of each name or tag that fits no case, and of each case
@@ -305,16 +307,12 @@ def joined_unmeasured(lacks: Sequence[Unmeasured]) -> Unmeasured:
 def save_unmeasured(file: Path, unmeasured: Unmeasured) -> None:
     """Write what a session did not measure; raises OSError."""
     file.parent.mkdir(parents=True, exist_ok=True)
-    replace_file(file, json.dumps(asdict(unmeasured)).encode())
+    replace_file(file, json.dumps(unmeasured.to_json()).encode())
 
 
 def load_unmeasured(file: Path) -> Unmeasured:
     """Read what :func:`save_unmeasured` wrote; raises OSError, TypeError or ValueError."""
-    values = untrusted.read_json(file)
-    if isinstance(values, dict):
-        values.pop("accepted", None)  # of earlier versions
-    found: Unmeasured = untrusted.build(Unmeasured, values)
-    return found
+    return Unmeasured.from_json(untrusted.read_json(file))
 
 
 def selection(arguments: Sequence[str]) -> str:
