@@ -19,7 +19,7 @@ from iogauge.node.mounts import Mount
 from iogauge.plan.case import DIR
 from support import whole
 from support.orders import job_order
-from support.whole import FILES, GIB, HOME, LASTS, MIB, Whole, data, metadata
+from support.whole import FILES, GIB, HOME, LASTS, MIB, Whole, begins, data, metadata
 
 COUNTED = [name for name in whole.SYSTEMS if name != "fuse.bindfs"]
 
@@ -65,6 +65,22 @@ def unlooked(case):
     for phase in case.evidence.task_counters:
         case = case.witness(phase, 0, counters={}).witness(phase, 1, counters={})
     return case
+
+
+def unseen(phase, seconds):
+    """The agent was stopped while bytes of a phase moved: it looked again after so many seconds."""
+
+    def altered(case):
+        (number,) = [n for n, one in enumerate(case.plan.repeat) if one.name == phase]
+        stopped = begins(1, number) + 3.0
+        looks = [
+            look
+            for look in case.evidence.moved
+            if not stopped < look.time < stopped + seconds
+        ]
+        return case.alter(moved=tuple(looks))
+
+    return altered
 
 
 def busy(case):
@@ -244,6 +260,8 @@ HEALTHY = {
     },
     "random data on a compressing target": (data("btrfs"), below(compresses="zstd")),
     "a target that is declared to compress": declared(target={"compresses": True}),
+    "looks that were late on a node at rest": unseen("write", 0.7),
+    "looks that were late on a busy node": lambda c: busy(unseen("write", 4.0)(c)),
     "others read 5 %": others(50 * MIB),
     "Lustre read ahead to the ends of files": (
         data("lustre", o_direct=False),
@@ -349,6 +367,7 @@ UNTRUE = {
     "the tool moved fewer bytes than planned": said("read", bytes_moved=GIB // 2),
     "the tool warned": said("read", warnings=("incorrect data",)),
     "the tool tells no bytes": said("read", bytes_moved=None),
+    "an agent that was stopped while bytes moved": unseen("write", 4.0),
     "a clock at half speed, direct": slowed("write", 2.0),
     "a clock at half speed, buffered": (data(o_direct=False), slowed("read", 2.0)),
     "a clock at half speed on btrfs": (data("btrfs"), slowed("read", 2.0)),

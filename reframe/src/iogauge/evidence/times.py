@@ -150,6 +150,20 @@ def seconds_of_files(
     return _seconds_of(counts, span, way * own_files)
 
 
+def longest_unseen(
+    counts: Sequence[tuple[float, int]], span: tuple[float, float]
+) -> float:
+    """Return the longest time of a span that passed between two looks while a count grew by a tenth of all that it grew; 0 if none did."""
+    within, longest = _within(counts, span), 0.0
+    if not within:
+        return longest
+    least = _HARDLY * (within[-1][1] - within[0][1])
+    for (before, low), (after, high) in pairwise(within):
+        if high - low > max(0.0, least):
+            longest = max(longest, min(after, span[1]) - max(before, span[0]))
+    return longest
+
+
 def _within(
     counts: Sequence[tuple[float, int]], span: tuple[float, float]
 ) -> list[tuple[float, int]]:

@@ -48,7 +48,8 @@ _SECONDS = Guard(
     "files may work a ninth longer, and half a second. If more than half of the executions work longer, the case is "
     "INVALID. mdtest works from the line with the number of its files to its results. While it makes or removes files, the inodes in "
     "use say for how long, where they are counted (G19); XFS says it of new files alone. If only the run time bounds the seconds of all executions, you get a "
-    "remark. The same holds if the bytes moved and the files changed for less than a second, and mdtest worked for less than five. On a node that others keep busy, a contradiction is CONTAMINATED: there a healthy tool "
+    "remark. The same holds if the bytes moved and the files changed for less than a second, and mdtest worked for less than five. If the first node did not look at its devices for a second while a tenth of the bytes moved, its looks are lost. "
+    "On a node that others keep busy, a contradiction is CONTAMINATED: there a healthy tool "
     "waits for a processor.",
 )
 
@@ -116,14 +117,38 @@ def seconds_witnessed(phase: PhaseView) -> Finding | None:
             "no count shows how long the tool was at work, or it worked for too short a time to tell",
             case.witness_asked,
         )
+    lost = lost_of(_SECONDS, complete, phase.nodes_lost, case.lines_required)
     return settle(
         _SECONDS,
         executions,
         fine=f"{sum(complete)} of {len(complete)} execution(s) confirmed",
         unseen=unseen,
-        lost=lost_of(_SECONDS, complete, phase.nodes_lost, case.lines_required),
+        lost=lost or _looks_lost(phase),
         busy=phase.busy,
     )
+
+
+def _looks_lost(phase: PhaseView) -> Finding | None:
+    """Return that nobody looked at the devices while bytes of a phase moved; None if somebody did, or if no clock of theirs counts.
+
+    Where others keep a node busy, its looks are late, and late ones do not count.
+    """
+    case = phase.case
+    if not (case.kind.accounts and case.counters and phase.moves_data) or phase.busy:
+        return None
+    looks = [(instant.time, instant.bytes_moved) for instant in case.evidence.moved]
+    unseen = 0.0
+    for execution in phase.executions:
+        if execution.span is not None:
+            unseen = max(unseen, times.longest_unseen(looks, execution.span))
+    if unseen < _CONFIRMS * _LOOK_S:
+        return None
+    guard = _SECONDS.saying(
+        "looks at the counters of the devices while bytes move",
+        "The agent of the first node was stopped, or had no processor. See what stopped it, and run again",
+    )
+    saw = f"nobody looked at the counters for {format_seconds(unseen)}"
+    return guard.unwitnessed(saw, case.lines_required)
 
 
 def _figures(execution: Execution) -> list[ReportedFigure]:
