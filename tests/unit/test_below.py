@@ -1,12 +1,11 @@
 """The stack below a mount, on made trees of sysfs. What real devices show: test_below_real.py."""
 
 import os
-from dataclasses import replace
 
 import pytest
 
 from iogauge.node import btrfs, layers
-from iogauge.node.kinds import Below, kind_of
+from iogauge.node.kinds import Below
 from iogauge.node.mounts import Mount
 
 
@@ -447,27 +446,3 @@ def test_a_device_that_makes_data_smaller_is_named(
     tree.device("dm-1", "252:1", "dm-0", dm__uuid=upper_uuid)
     tree.mount("/m", "xfs", "252:1")
     assert tree.resolve("/m").compresses == reason
-
-
-@pytest.mark.parametrize(
-    "kind, stack, expected",
-    [
-        ("ext4", Below(), {}),
-        (
-            "ext4",
-            Below(memory="m", cached="c"),
-            {"cache": "memory", "honours_o_direct": False, "why": "m"},
-        ),
-        (
-            "ext4",
-            Below(cached="c", fsync="c"),
-            {"cache": "opaque", "honours_o_direct": False, "why": "c", "unsynced": "c"},
-        ),
-        ("ext4", Below(o_direct="o"), {"honours_o_direct": False, "why": "o"}),
-        ("overlay", Below(fsync="f"), {"unsynced": "f"}),
-        ("tmpfs", Below(cached="c"), {"why": "c"}),
-        ("beegfs", Below(), {}),
-    ],
-)
-def test_a_stack_takes_promises_of_the_type_away(kind, stack, expected):
-    assert kind_of(kind).over(stack) == replace(kind_of(kind), **expected)

@@ -295,13 +295,7 @@ def laid_out(found, *files):
     return replace(found, striping=seen, opened=opened)
 
 
-def test_a_shared_file_on_one_target_does_not_pass_without_a_word(found):
-    plan = replace(PLAN, shared_file=True)
-    decided = judged(laid_out(found, ("data", (2,))), plan=plan)
-    assert decided.verdict is Verdict.PASS, decided.reason
-    said = {f.guard: f for f in decided.findings if f.metric is None}
-    assert (said["G10"].outcome.value, said["G11"].outcome.value) == ("ok", "warn")
-    assert "1 file(s) on 1 of 4 storage targets" in said["G11"].saw
+def test_a_record_has_the_layouts_of_all_repetitions(found):
     record = model.layout_of_record(laid_out(found, ("data", (2,))).striping)
     assert record == {
         "kinds": [
