@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import os
 import re
@@ -15,9 +14,8 @@ from typing import Annotated, Final
 import typer
 
 from iogauge.cli import host, planning
-from iogauge.cli.reporting import sessions_of, write_file
 from iogauge.cli.screen import say, show_ending, slip, warn
-from iogauge.core import processes, registry
+from iogauge.core import processes
 from iogauge.core.groups import grouped
 from iogauge.core.paths import history_dir, state_dir
 from iogauge.core.units import format_bytes
@@ -308,7 +306,6 @@ def bench(context: typer.Context) -> None:
     planning.demand_cases(arguments, chosen)
     ran = _run(arguments, gate)
     status = _end(arguments, chosen, [ran], gate)
-    _write_page(ran.session)
     sites = "--sites DIR "
     if os.access(folders.site_dirs()[0], os.W_OK):
         sites = ""
@@ -337,16 +334,6 @@ def _choose_size(target: str) -> None:
     say(
         f"target {target}: about {format_bytes(speed)}/s, so {format_bytes(size)} a case"
     )
-
-
-def _write_page(session: str) -> None:
-    """Write the page of a session, and say where; without the extra there is none."""
-    page = state_dir() / "report.html"
-    with contextlib.suppress(registry.Missing, typer.BadParameter):
-        asked = sessions_of([session])
-        _, text = registry.load("iogauge_answers", "page")(asked, None, None)
-        write_file(page, text())
-        say(f"page: {page}")
 
 
 #: What follows a first try.

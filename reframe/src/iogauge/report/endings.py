@@ -79,16 +79,13 @@ def conclude(
     """
     lack = unmeasured or Unmeasured()
     passed = counts.get(Verdict.PASS, 0)
-    failed: dict[Verdict, int] = {}
+    given = {verdict: number for verdict, number in counts.items() if number}
+    failed = {verdict: given[verdict] for verdict in given if verdict.fails_run}
     unproven: dict[Verdict, int] = {}
-    trouble = False
-    for verdict, number in counts.items():
-        if number:
-            trouble = trouble or verdict.is_trouble(gate)
-            if verdict.fails_run:
-                failed[verdict] = number
-            if verdict in UNPROVEN:
-                unproven[verdict] = number
+    for verdict in UNPROVEN:
+        if verdict in given:
+            unproven[verdict] = given[verdict]
+    trouble = any(verdict.is_trouble(gate) for verdict in given)
     absent = (*lack.unmatched, *lack.gone)
     besides = (*_nothing_measured(counts, expected + refuted, lack), *absent, *problems)
     parts = [_passed(passed, unwitnessed)]

@@ -41,16 +41,19 @@ def chosen(
         condition = query.every(*parts)
         ((count,),) = query.rows(history, "count(*)", condition)
         newest = f"ORDER BY time DESC, file DESC, start DESC LIMIT {limit or -1}"
-        places = _places(query.rows(history, "file, start", condition, newest))
-        found = query.records(folder, history, places)
+        rows = query.rows(history, "file, start", condition, newest)
+        records = _records(folder, history, rows)
         damaged = query.damaged(folder, history)
-    records = [found[place] for place in places if place in found]
     return Chosen(records, count, damaged)
 
 
-def _places(rows: Iterable[sqlite3.Row]) -> list[tuple[int, int]]:
-    """Return the file and the start of each record."""
-    return [(row["file"], row["start"]) for row in rows]
+def _records(
+    folder: Path, history: sqlite3.Connection, rows: Iterable[sqlite3.Row]
+) -> list[Record]:
+    """Return the records of rows, in their order."""
+    places = [(row["file"], row["start"]) for row in rows]
+    found = query.records(folder, history, places)
+    return [found[place] for place in places if place in found]
 
 
 def by_place(record: Record) -> tuple[list[tuple[int, int, str]], ...]:
@@ -64,7 +67,7 @@ def newest_records(
 ) -> tuple[list[Record], list[journal.Damaged]]:
     """Return the newest record of every line in a span of time, by system, partition and case.
 
-    The damaged lines are those in files that hold one of these. Raises OSError for a file that cannot be read, and
+    The damaged lines are those in the files of their sessions. Raises OSError for a file that cannot be read, and
     ValueError as :meth:`query.Choice.condition` does.
     """
     with closing(query.connect(folder)) as history:
@@ -74,16 +77,11 @@ def newest_records(
             query.every(choice.condition(history), query.Condition("position = 0")),
             "GROUP BY line",
         )
-        places = _places(newest)
-        found = query.records(folder, history, places)
-        files = query.among("id", [file for file, _ in places])
-        paths = query.column(
-            history, f"SELECT path FROM file WHERE {files.text}", files.values
-        )
+        found = _records(folder, history, newest)
         every = query.damaged(folder, history)
-    ours = {folder / path for path in paths}
-    damaged = [line for line in every if line.file in ours]
-    return sorted(found.values(), key=by_place), damaged
+    sessions = {record.session for record in found}
+    damaged = [line for line in every if line.file.stem in sessions]
+    return sorted(found, key=by_place), damaged
 
 
 def of_sessions(
@@ -97,8 +95,6 @@ def of_sessions(
         of_names = query.among("session", names)
         condition = query.every(of_names, query.Condition("position = 0"))
         rows = query.rows(history, "file, start", condition, "ORDER BY time, start")
-        places = _places(rows)
-        found = query.records(folder, history, places)
+        found = _records(folder, history, rows)
         every = query.damaged(folder, history)
-    damaged = [line for line in every if line.file.stem in names]
-    return [found[place] for place in places if place in found], damaged
+    return found, [line for line in every if line.file.stem in names]

@@ -92,28 +92,26 @@ def _undecided(
     decided = Counter((r.case, r.partition, r.environment) for r in records)
     for case in cases:
         key = (case["display_name"], case["partition"], case["environ"])
-        name, partition, environment = untrusted.build(tuple[str, str, str], key)
         if decided[key] > 0:
             decided[key] -= 1
             continue
+        name, partition, environment = key
         reason = str(
             case.get("fail_reason")
             or f"ReFrame says {case['result']}, nothing was decided"
         )
         values = {
             "schema": SCHEMA,
-            "time": run["time"],
-            "gate": run["gate"],
-            "system": untrusted.build(str | None, case.get("system"), "system"),
+            "system": case.get("system"),
             "partition": partition,
             "environment": environment,
             "check": name.split()[0],
             "case": name,
-            "hash": untrusted.build(str | None, case.get("hashcode"), "hashcode"),
+            "hash": case.get("hashcode"),
             "verdict": Verdict.ERROR.value,
             "reason": f"{case.get('fail_phase') or 'run'}: {_TOLD.sub(_TOLD_TO_END, reason)}",
-            "expected": False,
             **{key: case[key] for key in _KNOWN if case.get(key)},
+            "expected": False,
             "parameters": _parameters(case),
             "target": None,
             "tools": [],

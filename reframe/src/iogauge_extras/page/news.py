@@ -79,14 +79,12 @@ def collect(
         notice = known.acknowledgement(trouble.incidents)
         if notice:
             troubles[n] = replace(trouble, acknowledged=str(notice))
-    lack = unmeasured or Unmeasured()
     return Alarm(
         sessions=tuple(dict.fromkeys(record.session for record in records)),
         systems=systems,
         ending=ending,
         troubles=tuple(troubles),
         history=history,
-        missing=len(absent) + len(lack.left_out) + len(lack.unmatched) + len(lack.gone),
     )
 
 

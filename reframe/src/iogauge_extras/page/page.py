@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import getpass
 import socket
-from collections import Counter
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timezone
 from pathlib import Path
@@ -22,14 +22,13 @@ from iogauge.core.text import count, visible
 from iogauge.core.units import with_unit
 from iogauge.core.untrusted import numbers, texts
 from iogauge.evidence.fingerprint import is_of_node
-from iogauge.judge.verdict import Verdict
-from iogauge.records.record import MetricRecord, Record
+from iogauge.records.record import MetricRecord, Record, microseconds
 from iogauge.report import outcome
-from iogauge.report.endings import UNPROVEN, SessionRecords
 from iogauge.report.layout import LOOKS
 from iogauge.report.ranking import ranked
 from iogauge.session.current import suite
 from iogauge_extras.page.charts import Timeline, by_second, short
+from iogauge_extras.page.past import probed
 from iogauge_extras.page.sheets import Sheet
 from iogauge_extras.page.trouble import DRIFT, Alarm, Trouble
 
@@ -89,7 +88,6 @@ def page(
             others.append(curve)
     return TEMPLATES.get_template("page.html").render(
         alarm=alarm,
-        counts=_counts(alarm, SessionRecords(records)),
         cards=_cards(alarm.troubles),
         span=_span_of(records),
         places_known=places_of(records),
@@ -104,18 +102,6 @@ def page(
 def sheet(shown: Sheet) -> str:
     """Return a sheet as a page of its own, to be printed."""
     return TEMPLATES.get_template("sheet.html").render(sheet=shown)
-
-
-def _counts(alarm: Alarm, records: SessionRecords) -> dict[str, int]:
-    """Return how many cases are accepted, failed, invalid, unproven, missing, by the style of each."""
-    counts = Counter(record.verdict for record in records if records.counts(record))
-    return {
-        "PASS": counts[Verdict.PASS],
-        "FAIL": counts[Verdict.FAIL] + counts[Verdict.ERROR],
-        "INVALID": counts[Verdict.INVALID],
-        "UNREFERENCED": sum(counts[verdict] for verdict in UNPROVEN),
-        "MISSING": alarm.missing,
-    }
 
 
 #: Troubles of a case, each with its facts by name.
@@ -195,6 +181,9 @@ def places_of(records: Sequence[Record]) -> list[tuple[str, dict[str, str]]]:
         if loads:
             most = f"{max(loads):g} x the cores of the busiest node"
             facts["load before the runs"] = most
+        first = min(mine, key=lambda record: record.time)
+        begin = microseconds(first.time) // 1_000_000
+        facts["probes"] = probed(first.system, first.partition, begin, int(time.time()))
         facts["records"] = f"{len(mine)}, {_span_of(mine)}"
         last = max(mine, key=lambda r: (is_of_node(r.fingerprint), r.time))
         for key, value in last.fingerprint.items():

@@ -161,8 +161,6 @@ class Alarm:
     #: The gravest first.
     troubles: tuple[Trouble, ...] = ()
     history: History | None = None
-    #: How much was asked for and has no record.
-    missing: int = 0
     #: What was told, and is no trouble any more.
     over: tuple[Incident, ...] = ()
     #: Address of the whole report; empty where there is none.
