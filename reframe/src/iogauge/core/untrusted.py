@@ -221,20 +221,3 @@ class Plain:
         """Return the object that :meth:`to_json` made plain; raises TypeError or ValueError on other data."""
         built: Self = build(cls, data)
         return built
-
-
-def numbers(values: object) -> list[float]:
-    """Return the finite numbers of a list; what is no list has none."""
-    finite: list[float] = []
-    if isinstance(values, (list, tuple)):
-        for value in values:
-            if type(value) in (int, float) and abs(value) < 1e300:  # false for NaN
-                finite.append(float(value))
-    return finite
-
-
-def texts(values: object) -> list[str]:
-    """Return the values of a list from a file as text; what is no list has none."""
-    if not isinstance(values, (list, tuple)):
-        return []
-    return [str(value) for value in values]

@@ -162,8 +162,8 @@ class MetricRecord(Form):
     verdict: Verdict = Field(strict=False)
     reason: str
     cold: Any = None
-    probes: Any = None
-    rounds: Any = None
+    probes: Mapping[str, float] | None = None
+    rounds: Sequence[Mapping[str, float]] | None = None
     ceiling: float | None
     ceiling_from: Any = None
     reference: ReferenceRecord | None
@@ -245,8 +245,8 @@ class Record(Form):
     price: Any = None
     target: _Target | None = None
     layout: Any = None
-    tools: Any = ()
-    stack: Any = None
+    tools: Sequence[str] = ()
+    stack: Mapping[str, Any] | None = None
     suite: Any = None
     busy: str | None = None
     load: float | None = None
@@ -292,7 +292,7 @@ class Record(Form):
         known = {}
         if self.tools:
             known["tools"] = self.tools
-        if isinstance(self.stack, Mapping) and self.stack.get("fingerprint"):
+        if self.stack and self.stack.get("fingerprint"):
             known["stack"] = self.stack["fingerprint"]
         return series_of(self.line, known)
 

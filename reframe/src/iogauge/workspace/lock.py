@@ -304,25 +304,6 @@ def _clear_away(fd: int, name: str) -> None:
 
 
 @dataclass(slots=True)
-class Watch:
-    """The time for which a holder has shown no sign of life, counted in pauses between looks."""
-
-    #: The holder at the last look.
-    last: Holder | None = None
-    #: Seconds without a sign of life.
-    quiet_s: float = 0.0
-
-    def dead(self, holder: Holder, pause_s: float) -> bool:
-        """Return whether the holder is dead, ``pause_s`` seconds or more after the last look."""
-        if holder == self.last:
-            self.quiet_s += pause_s
-        else:
-            self.quiet_s = 0.0
-        self.last = holder
-        return bool(holder.name) and (holder.gone or self.quiet_s >= holder.lease_s)
-
-
-@dataclass(slots=True)
 class Lock:
     """A lock that this process holds. Until its release it must beat several times in a lease."""
 
@@ -479,18 +460,27 @@ def _take(
     pause: Callable[[float], bool],
     say: Callable[[str], None],
 ) -> Lock:
-    watch, pause_s = Watch(), 0.0
+    #: The holder at the last look, and the seconds for which it has shown no sign of life: those of the pauses between looks.
+    holder: Holder | None = None
+    quiet_s = pause_s = 0.0
     start = time.monotonic()
-    last_message, holder = -_MESSAGE_S, None
+    last_message = -_MESSAGE_S
     if lock.awaited:
         pause(2 * _LOOK_S)
     while not lock.try_take():
         lock.wait()
         present = standing(lock.place)
         if present is not None:
+            quiet_s += pause_s
+            if present != holder:
+                quiet_s = 0.0
             holder = present
-            if watch.dead(holder, pause_s) and remove(holder):
-                say(f"the lock of {holder} was broken: {_why(holder, watch)}")
+            dead = holder.gone or quiet_s >= holder.lease_s
+            if holder.name and dead and remove(holder):
+                why = f"no sign of life for {format_seconds(quiet_s)}"
+                if holder.gone:
+                    why = "its processes have ended"
+                say(f"the lock of {holder} was broken: {why}")
                 holder = None
                 continue
         waited = time.monotonic() - start
@@ -498,7 +488,7 @@ def _take(
             raise Occupied(
                 f"after {format_seconds(waited)} of waiting the lock of the target is held by "
                 f"{holder or 'others, one after the other'}, whose last sign of life was seen "
-                f"{format_seconds(watch.quiet_s)} ago"
+                f"{format_seconds(quiet_s)} ago"
             )
         if waited - last_message >= _MESSAGE_S and holder is not None:
             say(f"waiting for {holder}, {waited:.0f} of at most {wait_s:.0f} s")
@@ -507,9 +497,3 @@ def _take(
         if pause(pause_s):
             raise LockError("what waited for the lock has ended")
     return lock
-
-
-def _why(holder: Holder, watch: Watch) -> str:
-    if holder.gone:
-        return "its processes have ended"
-    return f"no sign of life for {format_seconds(watch.quiet_s)}"

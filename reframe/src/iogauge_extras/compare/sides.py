@@ -168,7 +168,7 @@ def _of_history(folder: Path, words: Mapping[str, str]) -> list[Record]:
 
 def _is_of(record: Record, name: str) -> bool:
     """Return whether a record was made with a stack of this name or fingerprint."""
-    if not isinstance(record.stack, Mapping):
+    if record.stack is None:
         return False
     return name in (record.stack.get("name"), record.stack.get("fingerprint"))
 
@@ -306,7 +306,7 @@ def _facts(records: Collection[Record]) -> dict[str, str]:
     found: dict[str, set[str]] = {}
     for record in records:
         facts: dict[str, Any] = {"tier": record.tier, "nodes of the case": record.nodes}
-        if isinstance(record.target, Mapping):
+        if record.target:
             for key, value in record.target.items():
                 facts[f"target.{key}"] = value
         for key, value in record.overridden.items():

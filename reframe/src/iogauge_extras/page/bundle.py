@@ -20,7 +20,6 @@ from typing import Any, Final
 
 from iogauge.core import untrusted
 from iogauge.core.text import visible
-from iogauge.core.untrusted import texts
 from iogauge.records.record import Record
 
 #: Larger files are left out: they are data, not text that says how a case went.
@@ -74,7 +73,7 @@ def _commands(records: Sequence[Record]) -> str:
     text = _BY_HAND.read_text(encoding="utf-8")
     for number, record in enumerate(records, 1):
         scale = f"{record.nodes} node(s) x {record.tasks_per_node} task(s)"
-        title = f"case {number}: {record.where} {record.case}, {scale}, {', '.join(texts(record.tools))}"
+        title = f"case {number}: {record.where} {record.case}, {scale}, {', '.join(record.tools)}"
         reason = " ".join(record.reason.split())
         folder = _folder(
             record.session, record.partition, record.environment, record.case
@@ -103,7 +102,7 @@ def _raw(report: Path, session: str) -> dict[str, str]:
         ended = float(case.get("job_completion_time_unix") or 0)
         keys = [str(case[key]) for key in ("partition", "environ", "display_name")]
         folder = _folder(session, *keys)
-        for place in texts([case.get("stagedir"), case.get("outputdir")]):
+        for place in map(str, [case.get("stagedir"), case.get("outputdir")]):
             for name, text in _texts_below(Path(place), ended).items():
                 found.setdefault(f"{folder}/{name}", text)
     return found

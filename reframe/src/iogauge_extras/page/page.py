@@ -20,7 +20,6 @@ from markupsafe import Markup
 from iogauge.core.groups import grouped
 from iogauge.core.text import count, visible
 from iogauge.core.units import with_unit
-from iogauge.core.untrusted import numbers, texts
 from iogauge.evidence.fingerprint import is_of_node
 from iogauge.records.record import MetricRecord, Record, microseconds
 from iogauge.report import outcome
@@ -128,25 +127,15 @@ def _cards(troubles: Sequence[Trouble]) -> list[Card]:
     return cards
 
 
-def _named_numbers(values: object) -> dict[str, float]:
-    """Return the numbers of a mapping from outside by their names; empty if it is none."""
-    found: dict[str, float] = {}
-    if isinstance(values, Mapping):
-        for name, value in values.items():
-            for number in numbers([value]):
-                found[str(name)] = number
-    return found
-
-
 def _timelines(records: Sequence[Record]) -> Iterator[tuple[Timeline, Record]]:
     """Yield the rates over the seconds of each run that has them: Failover, Endurance."""
     for record in records:
         marks: dict[str, float] = {}
-        lines: list[tuple[MetricRecord, list[dict[str, float]]]] = []
+        lines: list[tuple[MetricRecord, Sequence[Mapping[str, float]]]] = []
         for metric in record.metrics:
-            rounds = []
-            if isinstance(metric.rounds, Sequence) and not metric.probes:
-                rounds = list(map(_named_numbers, metric.rounds))
+            rounds: Sequence[Mapping[str, float]] = ()
+            if metric.rounds and not metric.probes:
+                rounds = metric.rounds
             if metric.unit == "s":
                 marks |= next(iter(rounds), {})
             elif any(rounds):
@@ -174,7 +163,7 @@ def places_of(records: Sequence[Record]) -> list[tuple[str, dict[str, str]]]:
         tools: dict[str, None] = {}
         loads = []
         for record in mine:
-            tools |= dict.fromkeys(texts(record.tools))
+            tools |= dict.fromkeys(record.tools)
             if record.load is not None:
                 loads.append(record.load)
         facts = {"target": mine[-1].target_path, "tools": ", ".join(tools)}

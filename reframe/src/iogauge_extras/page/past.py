@@ -11,7 +11,6 @@ from typing import Any, Final
 
 from iogauge.core import registry
 from iogauge.core.text import count, some, visible
-from iogauge.core.untrusted import texts
 from iogauge.evidence import fingerprint
 from iogauge.judge.verdict import Verdict
 from iogauge.records import query
@@ -167,7 +166,7 @@ class History:
     def _under(self, line: str) -> str:
         """Return nodes, tasks, tools and stack of the newest run of a line."""
         record = self.newest[line]
-        parts = texts(record.tools)
+        parts = list(record.tools)
         if record.nodes and record.tasks_per_node:
             tasks = count(record.tasks_per_node, "task")
             parts.insert(0, f"{count(record.nodes, 'node')} x {tasks}")
