@@ -7,7 +7,6 @@ docs/keys.md.
 
 from __future__ import annotations
 
-import contextlib
 import re
 from collections.abc import Iterator
 from typing import Annotated
@@ -17,7 +16,7 @@ import typer
 from iogauge.cli.planning import demand_known
 from iogauge.cli.reporting import warn_of
 from iogauge.cli.screen import Since, System, Until, say, show, slips
-from iogauge.core import paths, registry
+from iogauge.core import paths
 from iogauge.core.paths import project_root
 from iogauge.core.text import did_you_mean
 from iogauge.guards import catalogue
@@ -77,9 +76,6 @@ def show_history(
         lines = outcome.folded(outcome.rows(found.records))
         show(outcome.table(lines, dated=True))
     say(f"{len(found.records)} of {found.matching} record(s) in {folder}")
-    with contextlib.suppress(registry.Missing):
-        for line in registry.load("iogauge_answers", "page.notices")():
-            say(line)
     warn_of(found.damaged)
 
 

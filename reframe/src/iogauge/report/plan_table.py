@@ -13,7 +13,6 @@ from iogauge.core.groups import grouped
 from iogauge.core.text import some
 from iogauge.core.units import duration, format_bytes, in_order
 from iogauge.guards.finding import Finding, Outcome
-from iogauge.plan.bounds import ASSUMED_SPEED
 from iogauge.plan.stage import PlannedCase
 from iogauge.records.record import short_name
 from iogauge.report.layout import Table, columns
@@ -81,14 +80,6 @@ def name_of(case: PlannedCase) -> str:
     return short_name(case.name)
 
 
-#: What the time is worth if the site declares nothing about the target's speed.
-_GUESS: Final = (
-    "The time is a guess: {cases} case(s) have neither a reference nor a ceiling, so {speed} is assumed. "
-    "A faster target needs less time, a slower target needs more. To plan better, declare topology "
-    "(docs/keys.md)"
-)
-
-
 def remarks(cases: Sequence[PlannedCase]) -> list[str]:
     """Say how long the cases will take, on what this estimate rests, and what the columns mean."""
     rests: Counter[str] = Counter()
@@ -101,17 +92,8 @@ def remarks(cases: Sequence[PlannedCase]) -> list[str]:
         ]
         rested = f"bandwidths used: {', '.join(sources)}"
     seconds = sum(case.cost.seconds for case in cases)
-    lines = [
-        f"expected: {duration(seconds)} one after the other, without waiting for nodes; {rested}"
-    ]
-    guessed = sum(map(_is_guessed, cases))
-    if guessed:
-        lines.append(_GUESS.format(cases=guessed, speed=ASSUMED_SPEED))
-    return [*lines, "'holds' and 'files': the most that is on the target at one time"]
-
-
-def _is_guessed(case: PlannedCase) -> bool:
-    return any(source.startswith("assumed: ") for source in case.rests_on)
+    expected = f"expected: {duration(seconds)} one after the other, without waiting for nodes; {rested}"
+    return [expected, "'holds' and 'files': the most that is on the target at one time"]
 
 
 def doubts(cases: Iterable[PlannedCase]) -> list[str]:

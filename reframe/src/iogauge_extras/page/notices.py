@@ -150,17 +150,3 @@ class Notices:
 def append(notice: Notice) -> None:
     """Add a line to the file in one write; raises OSError."""
     journal.append(notices_file(), json.dumps(notice.to_json()).encode())
-
-
-def standing_notices() -> list[str]:
-    """Return the acknowledgements and silences that stand, a line each: ``iogauge history``."""
-    notices = Notices.read(datetime.now(timezone.utc))
-    lines = []
-    for incident in notices.acknowledged:
-        notice = notices.acknowledgement([incident])
-        if notice:
-            lines.append(f"{incident}: {notice}")
-    for window in notices.silences:
-        if window.until >= notices.now:
-            lines.append(f"alarms are silent from {window.begin[:16]} UTC: {window}")
-    return lines

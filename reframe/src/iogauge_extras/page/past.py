@@ -142,6 +142,11 @@ class History:
                 verdict = Verdict(row["metric_verdict"])
                 when, value = row["time"], row["median"]
                 points.append(Run(when, row["session"], value, verdict, row["series"]))
+        newest = self.newest[line]
+        under = ""
+        if newest.nodes and newest.tasks_per_node:
+            tasks = count(newest.tasks_per_node, "task")
+            under = f"{count(newest.nodes, 'node')} x {tasks}"
         curve = Curve(
             title=f"{last['partition']} {short_name(last['case'])} {metric}",
             unit=str(last["unit"]),
@@ -149,7 +154,7 @@ class History:
             since=since,
             system=visible(str(last["system"])),
             key=line,
-            under=self._under(line),
+            under=under,
         )
         for measured in self.newest[line].metrics:
             bound = measured.reference
@@ -162,17 +167,6 @@ class History:
             change = series.change
             curve = replace(curve, level=change.level, since=change.time)
         return curve
-
-    def _under(self, line: str) -> str:
-        """Return nodes, tasks, tools and stack of the newest run of a line."""
-        record = self.newest[line]
-        parts = list(record.tools)
-        if record.nodes and record.tasks_per_node:
-            tasks = count(record.tasks_per_node, "task")
-            parts.insert(0, f"{count(record.nodes, 'node')} x {tasks}")
-        if "stack" in record.fingerprint:
-            parts.append(f"stack {record.fingerprint['stack']}")
-        return visible("; ".join(parts))
 
     def changed(self, before: str | None, after: str | None) -> str:
         """Return a sentence on how two fingerprints differ, or that they do not."""
