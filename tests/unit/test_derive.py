@@ -155,14 +155,14 @@ def newest(*records, source=SOURCE):
 
 
 def left(found, metric="write_bw"):
-    return [str(one) for one in found.left_out[metric]]
+    return [str(one) for one in found.of(metric)[1]]
 
 
 @pytest.mark.parametrize("verdict", ["INVALID", "UNSTABLE", "CONTAMINATED", "ERROR"])
 def test_a_point_that_is_not_valid_is_named_with_its_verdict(verdict):
     found = newest(record(1, verdict), record(2), record(4))
-    assert [p.x for p in found.points["write_bw"]] == [2, 4]
-    assert found.left_out["write_bw"] == (LeftOut("tasks=1", f"{verdict} in s0", True),)
+    assert [p.x for p in found.of("write_bw")[0]] == [2, 4]
+    assert found.of("write_bw")[1] == [LeftOut("tasks=1", f"{verdict} in s0", True)]
 
 
 @pytest.mark.parametrize(
@@ -180,7 +180,7 @@ def test_a_point_that_is_not_valid_is_named_with_its_verdict(verdict):
 )
 def test_what_belongs_to_another_case_is_no_point(change):
     found = newest(record(**{"tasks": 1, **change}))
-    assert found.points["write_bw"] == ()
+    assert found.of("write_bw")[0] == []
     assert left(found) == [f"tasks={x} (not measured)" for x in (1, 2, 4)]
 
 
@@ -195,7 +195,7 @@ def test_points_of_another_scale_or_file_system_than_the_newest_are_left_out(
     other, is_at
 ):
     found = newest(record(1), record(2, age=1, **other), record(4, age=2))
-    assert [p.x for p in found.points["write_bw"]] == [1, 4]
+    assert [p.x for p in found.of("write_bw")[0]] == [1, 4]
     assert left(found) == [
         f"tasks=2 (with {is_at} in s1, newer points with nodes=4, fs.uuid=unknown)"
     ]
@@ -203,9 +203,9 @@ def test_points_of_another_scale_or_file_system_than_the_newest_are_left_out(
 
 def test_points_of_another_file_system_than_todays_are_left_out():
     old = [record(n, fingerprint={"fs.uuid": "A"}) for n in (1, 2)]
-    assert len(newest(*old).points["write_bw"]) == 2
+    assert len(newest(*old).of("write_bw")[0]) == 2
     found = derive.newest_points(old, SOURCE, OLDEST, uuid="B")
-    assert not found.points.get("write_bw")
+    assert not found.of("write_bw")[0]
     assert "tasks=1 (of another file system, A, in s0)" in left(found)
 
 
@@ -244,8 +244,8 @@ def test_against_a_search_through_all(drawn):
             and verdict in ("PASS", "FAIL", "UNREFERENCED")
         ]
         expected |= {x: valid[0]} if valid else {}
-    assert {p.x: p.value for p in found.points["write_bw"]} == expected
-    assert {one.point for one in found.left_out["write_bw"]} == {
+    assert {p.x: p.value for p in found.of("write_bw")[0]} == expected
+    assert {one.point for one in found.of("write_bw")[1]} == {
         f"tasks={x}" for x in (1, 2, 4) if x not in expected
     }
 

@@ -220,16 +220,6 @@ class LeftOut:
 
 
 @dataclass(frozen=True, slots=True)
-class Operands:
-    """Newest valid points by metric, and the points that each metric lacks."""
-
-    metrics: Mapping[str, Metric]
-    points: Mapping[str, tuple[Point, ...]]
-    #: Under no name if there is no metric.
-    left_out: Mapping[str, tuple[LeftOut, ...]]
-
-
-@dataclass(frozen=True, slots=True)
 class _Case:
     """A record as a point of a source."""
 
@@ -243,7 +233,10 @@ class _Case:
     refused: str = ""
 
     def value(
-        self, metric: Metric, tier: str, agreed: tuple[tuple[str, object], ...] | None
+        self,
+        metric: Metric | None,
+        tier: str,
+        agreed: tuple[tuple[str, object], ...] | None,
     ) -> float | str:
         """Return the value of a metric, or the reason why there is no usable one."""
         session = self.record.session
@@ -251,11 +244,11 @@ class _Case:
             return f"{self.refused} in {session}"
         verdict, measured = self.record.verdict, None
         for candidate in self.record.metrics:
-            if candidate.name == metric.name:
+            if metric and candidate.name == metric.name:
                 verdict, measured = candidate.verdict, candidate
         if not verdict.is_valid:
             return f"{verdict.value} in {session}"
-        if measured and _metric(measured) != metric:
+        if metric and measured and _metric(measured) != metric:
             return f"in {measured.unit}, not {metric.unit}, in {session}"
         if not measured or self.record.tier != tier or measured.median <= 0:
             return f"without a value in {session}"
@@ -322,10 +315,51 @@ def _metric(measured: MetricRecord) -> Metric:
     return Metric(measured.name, measured.unit, measured.better)
 
 
+@dataclass(frozen=True, slots=True)
+class Operands:
+    """The cases of a source, newest first."""
+
+    source: Source
+    cases: Sequence[_Case]
+
+    @property
+    def metrics(self) -> dict[str, Metric]:
+        """Return the wanted metrics, or all of the records."""
+        found = {metric.name: metric for metric in self.source.metrics}
+        for case in self.cases:
+            if not self.source.metrics and not case.refused:
+                for measured in case.record.metrics:
+                    found.setdefault(measured.name, _metric(measured))
+        return found
+
+    def of(self, name: str) -> tuple[list[Point], list[LeftOut]]:
+        """Return the newest valid points of a metric, and those that it lacks: all that were measured, if there is no such metric."""
+        metric = self.metrics.get(name)
+        points: dict[str, Point] = {}
+        why: dict[str, str] = {}
+        agreed: tuple[tuple[str, object], ...] | None = None
+        for case in self.cases:
+            if case.name in points:
+                continue
+            value = case.value(metric, self.source.tier, agreed)
+            if isinstance(value, str):
+                why.setdefault(case.name, value)
+            else:
+                points[case.name] = replace(case.point, value=value)
+                agreed = case.alike
+        left_out = []
+        declared = [_name(self.source, x) for x in self.source.expected]
+        for point in dict.fromkeys([*declared, *why]):
+            if point not in points:
+                reason = why.get(point, "not measured")
+                left_out.append(LeftOut(point, reason, point in why))
+        return list(points.values()), left_out
+
+
 def newest_points(
     records: Iterable[Record], source: Source, oldest: float, uuid: str | None = None
 ) -> Operands:
-    """Return the newest valid value of every point and metric, and the points without a value.
+    """Return the records that are operands of a source.
 
     ``records`` come newest first. ``oldest`` is in seconds since the epoch. A record without the source's parameters
     and keys is skipped. A point of another file system than ``uuid``, that of the target today, has no value; None if
@@ -335,41 +369,4 @@ def newest_points(
     for record in records:
         with contextlib.suppress(KeyError, TypeError, ValueError, OverflowError):
             cases.append(_case(record, source, oldest, uuid))
-    kept = [case for case in cases if case]
-    metrics = {metric.name: metric for metric in source.metrics}
-    if not source.metrics:
-        for case in kept:
-            if not case.refused:
-                for measured in case.record.metrics:
-                    metrics.setdefault(measured.name, _metric(measured))
-    points: dict[str, tuple[Point, ...]] = {}
-    left_out: dict[str, tuple[LeftOut, ...]] = {}
-    for metric in metrics.values() or [Metric("", "1")]:
-        found, lacking = _of_metric(metric, source, kept)
-        points[metric.name], left_out[metric.name] = found, lacking
-    return Operands(metrics, points, left_out)
-
-
-def _of_metric(
-    metric: Metric, source: Source, cases: Sequence[_Case]
-) -> tuple[tuple[Point, ...], tuple[LeftOut, ...]]:
-    """Return the newest valid points of a metric, and those that it lacks."""
-    points: dict[str, Point] = {}
-    why: dict[str, str] = {}
-    agreed: tuple[tuple[str, object], ...] | None = None
-    for case in cases:
-        if case.name in points:
-            continue
-        value = case.value(metric, source.tier, agreed)
-        if isinstance(value, str):
-            why.setdefault(case.name, value)
-        else:
-            points[case.name] = replace(case.point, value=value)
-            agreed = case.alike
-    left_out = []
-    declared = [_name(source, x) for x in source.expected]
-    for name in dict.fromkeys([*declared, *why]):
-        if name not in points:
-            reason = why.get(name, "not measured")
-            left_out.append(LeftOut(name, reason, name in why))
-    return tuple(points.values()), tuple(left_out)
+    return Operands(source, [case for case in cases if case])

@@ -71,7 +71,7 @@ class Formula:
     def derived(self, operands: Sequence[Operands]) -> Derived:
         """Return the computed value; raises NotComputable."""
         sides = self.sides(operands)
-        points = [side.points.get(self.rate, ()) for side in sides]
+        points = [side.of(self.rate)[0] for side in sides]
         if len(sides) == 1:
             return self.compute(points[0])
         return self.compute(
@@ -82,7 +82,7 @@ class Formula:
         """Return the points that are missing in it."""
         lacking: list[LeftOut] = []
         for side in self.sides(operands):
-            lacking += side.left_out.get(self.rate, ())
+            lacking += side.of(self.rate)[1]
         return lacking
 
 
@@ -309,7 +309,7 @@ class DerivedCheck(JudgedCheck):
         for side, source in zip(operands, self.sources(), strict=True):
             if side.metrics:
                 continue
-            lacking = _listed(side.left_out[""])
+            lacking = _listed(side.of("")[1])
             refusal: type[NotComputable] = NotComputable
             if not lacking:
                 refusal, lacking = NotMeasured, "no record"
