@@ -152,114 +152,52 @@ def perform(asked):
     return done
 
 
-def human(size):
-    """A size as IOR's Options have it."""
-    for power, name in ((40, "TiB"), (30, "GiB"), (20, "MiB")):
-        if size >= 1 << power:
-            return f"{size / (1 << power):.4g} {name}"
-    return f"{size} bytes"
-
-
 def document(asked, done):
-    """The recorded JSON, scaled."""
+    """The recorded JSON, scaled: what somebody reads of it."""
     found = json.loads(figures.text_of(f"{figures.SAMPLES}/ior_mpirun_4x2.json"))
     (test,) = found["tests"]
     flags, nodes = asked.flags, asked.tasks // asked.per_node
-    shift = int(asked.values.get("Q", "1"))
     found["Command line"] = " ".join(["ior", *asked.words])
-    found["Began"] = found["Finished"] = test["StartTime"] = figures.dates()["time"]
-    test["Path"] = next(iter(asked.files))
     test["Parameters"] |= {
         "api": asked.api,
-        "testFileName": asked.file,
-        "nodes": nodes,
-        "tasksPerNode": asked.per_node,
         "repetitions": 1,
-        "multiFile": 0,
-        "interTestDelay": 0,
-        "fsync": int(flags["e"]),
-        "useExistingTestFile": int(flags["E"]),
         "readFile": int("read" in asked.operations),
         "writeFile": int("write" in asked.operations),
         "filePerProc": int(flags["F"]),
         "reorderTasks": int(flags["C"]),
-        "randomOffset": int(flags["z"]),
-        "keepFile": int(flags["k"]),
-        "collective": int(flags["c"]),
         "segmentCount": asked.segments,
         "transferSize": asked.transfer,
         "blockSize": asked.block,
     }
-    options = test["Options"] | {
-        "api": asked.api,
-        "test filename": asked.file,
-        "access": "file-per-process" if flags["F"] else "single-shared-file",
-        "type": "collective" if flags["c"] else "independent",
-        "segments": asked.segments,
-        "ordering in a file": "random" if flags["z"] else "sequential",
-        "ordering inter file": "constant task offset"
-        if flags["C"]
-        else "no tasks offsets",
-        "task offset": shift,
+    test["Options"] |= {
         "nodes": nodes,
         "tasks": asked.tasks,
         "clients per node": asked.per_node,
-        "repetitions": 1,
-        "xfersize": human(asked.transfer),
-        "blocksize": human(asked.block),
-        "aggregate filesize": human(asked.of_task * asked.tasks),
     }
-    if not flags["C"]:
-        del options["task offset"]
-    test["Options"] = options
     recorded = {result["access"]: result for result in test["Results"]}
-    test["Results"] = [result(asked, recorded[one.operation], one) for one in done]
+    test["Results"] = [
+        recorded[one.operation]
+        | {
+            "bwMiB": one.mib_s,
+            "iops": round(
+                asked.of_task * asked.tasks // asked.transfer / one.moving, 4
+            ),
+            "wrRdTime": round(one.moving, 4),
+            "totalTime": round(one.seconds, 4),
+        }
+        for one in done
+    ]
     summaries = {entry["operation"]: entry for entry in found["summary"]}
     found["summary"] = [
-        summary(asked, summaries[one.operation], one, shift) for one in done
+        summaries[one.operation]
+        | {
+            "numTasks": asked.tasks,
+            "taskPerNodeOffset": int(asked.values.get("Q", "1")),
+            "xsizeMiB": round(asked.of_task * asked.tasks / _MIB, 4),
+        }
+        for one in done
     ]
     return found
-
-
-def result(asked, recorded, one):
-    """One entry of ``Results``; opening and closing take the share of the time that was recorded."""
-    transfers = asked.of_task * asked.tasks // asked.transfer
-    scale = one.seconds / recorded["totalTime"]
-    return recorded | {
-        "bwMiB": one.mib_s,
-        "blockKiB": asked.block / 1024,
-        "xferKiB": asked.transfer / 1024,
-        "iops": round(transfers / one.moving, 4),
-        "latency": round(one.moving / (asked.block // asked.transfer), 4),
-        "openTime": round(recorded["openTime"] * scale, 4),
-        "wrRdTime": round(one.moving, 4),
-        "closeTime": round(recorded["closeTime"] * scale, 4),
-        "totalTime": round(one.seconds, 4),
-    }
-
-
-def summary(asked, recorded, one, shift):
-    """One entry of ``summary``."""
-    rate = one.mib_s
-    per_mib = _MIB / asked.transfer
-    return recorded | {
-        "API": asked.api,
-        "segmentCount": asked.segments,
-        "blockSize": asked.block,
-        "transferSize": asked.transfer,
-        "numTasks": asked.tasks,
-        "tasksPerNode": asked.per_node,
-        "repetitions": 1,
-        "filePerProc": int(asked.flags["F"]),
-        "reorderTasks": int(asked.flags["C"]),
-        "taskPerNodeOffset": shift,
-        **dict.fromkeys(("bwMaxMIB", "bwMinMIB", "bwMeanMIB"), rate),
-        **dict.fromkeys(("OPsMax", "OPsMin", "OPsMean"), round(rate * per_mib, 4)),
-        "bwStdMIB": 0.0,
-        "OPsSD": 0.0,
-        "MeanTime": round(one.seconds, 4),
-        "xsizeMiB": round(asked.of_task * asked.tasks / _MIB, 4),
-    }
 
 
 def rank_rows(asked, done):
