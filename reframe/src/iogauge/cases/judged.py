@@ -307,7 +307,7 @@ class JudgedCheck(rfm.RunOnlyRegressionTest):
 
     def _refuse(self, reason: str, kind: str = "") -> None:
         """Record a case that was not measured as ERROR, and fail it."""
-        judgement = Judgement((), (), Verdict.ERROR, reason)
+        judgement = Judgement(Verdict.ERROR, reason)
         self._judgement = judgement
         self.refusal = kind
         if not self.is_dry_run():

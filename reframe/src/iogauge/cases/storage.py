@@ -439,7 +439,7 @@ class StorageCheck(JudgedCheck):
         reason = f"run: {ended}, before the case was decided"
         if silent:
             reason += f"; {silent}"
-        judgement = Judgement((), (), Verdict.ERROR, reason)
+        judgement = Judgement(Verdict.ERROR, reason)
         say(f"iogauge: ERROR: {self.display_name}: {judgement.reason}")
         self._record(judgement)
 

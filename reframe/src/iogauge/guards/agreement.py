@@ -6,6 +6,7 @@ serves others too, or sees a part. It may contradict a figure; it never confirms
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -49,6 +50,16 @@ class ReportedFigure:
         return [bound for bound in self.bounds if not bound.leaves(self.value)]
 
     @property
+    def is_late(self) -> bool:
+        """Return whether a bound contradicts it that a busy machine may delay."""
+        return any(bound.often for bound in self.against)
+
+    @property
+    def is_confirmed(self) -> bool:
+        """Return whether a source confirms it."""
+        return any(bound.exact for bound in self.bounds)
+
+    @property
     def of_a_part(self) -> ReportedFigure:
         """Return the figure with the bounds that hold if a part of the counts is lost: those from below."""
         bounds = [bound for bound in self.bounds if bound.most == math.inf]
@@ -79,6 +90,13 @@ SECONDS = Tolerance(0.05)
 CLOCK = Tolerance(0.0, 0.1)
 
 
+def _most_are_late(executions: Sequence[Sequence[ReportedFigure]]) -> bool:
+    late = 0
+    for execution in executions:
+        late += any(figure.is_late for figure in execution)
+    return 2 * late > len(executions)
+
+
 def settle(
     guard: Guard,
     executions: Sequence[Sequence[ReportedFigure]],
@@ -92,17 +110,8 @@ def settle(
 
     ``busy`` says why healthy tools would be contradicted too.
     """
-    every, late, is_confirmed = list[ReportedFigure](), 0, False
-    for execution in executions:
-        every += execution
-        is_late = False
-        for figure in execution:
-            for bound in figure.bounds:
-                is_confirmed = is_confirmed or bound.exact
-            for bound in figure.against:
-                is_late = is_late or bound.often
-        late += is_late
-    is_often = 2 * late > len(executions)
+    every = list(itertools.chain.from_iterable(executions))
+    is_often = _most_are_late(executions)
     for figure in every:
         for bound in figure.against:
             if bound.often and not is_often:
@@ -117,7 +126,7 @@ def settle(
             return guard.found(outcome, saw)
     if lost:
         return lost
-    if unseen and not is_confirmed:
+    if unseen and not any(figure.is_confirmed for figure in every):
         return unseen
     return guard.ok(fine)
 

@@ -90,7 +90,7 @@ def _at_most(saw: str, count: float, *, exact: bool = False) -> Bounds:
 
 
 def _of_tasks(
-    count: int, beside: int, source: str, there: int | None = None
+    count: int, beside: int, confirms: bool, there: int | None = None
 ) -> list[Bounds]:
     """Return the bounds of the kernel, which moved ``count`` bytes for the tasks, up to ``beside`` of them beside their data.
 
@@ -100,7 +100,7 @@ def _of_tasks(
     if there is not None:
         data = min(count, there)
     fewest = BYTES_BESIDE.least(f"{moved} {format_bytes(data)}", data - beside)
-    return [_at_most(moved, count, exact=bool(source)), fewest]
+    return [_at_most(moved, count, exact=confirms), fewest]
 
 
 def _beside(phase: PhaseView, direction: str) -> int:
@@ -137,15 +137,10 @@ def _carriers(case: CaseView) -> list[str]:
             wrote = execution.reported("write") or math.inf
             for name, moved in execution.counts.passed(case.ways).items():
                 shares.setdefault(name, []).append(moved.written / wrote)
-    carried, single, own = list[str](), list[str](), list[str]()
-    for name, of in shares.items():
-        if min(of) >= 1 - BYTES.share:
-            carried.append(name)
-            if name:
-                single.append(name)
-            if name and max(of) <= 1 + BYTES.share:
-                own.append(name)
-    return own or single or carried
+    carried = [name for name, of in shares.items() if min(of) >= 1 - BYTES.share]
+    alone = list(filter(None, carried))
+    own = [name for name in alone if max(shares[name]) <= 1 + BYTES.share]
+    return own or alone or carried
 
 
 def _moved_by(execution: Execution, way: str) -> list[ReportedFigure]:
@@ -154,9 +149,7 @@ def _moved_by(execution: Execution, way: str) -> list[ReportedFigure]:
     reported = execution.reported(way)
     if reported is None or not counts.witnesses:
         return []
-    says = f"the tool {_DID[way]} {format_bytes(reported)}, as it says"
-    bounds = list[Bounds]()
-    figures = [ReportedFigure(says, reported, bounds)]
+    bounds, calls = list[Bounds](), list[ReportedFigure]()
     if counts.speaks_of_tasks and execution.synchronous:
         asked, source = counts.asked.way(way), "its tasks asked the kernel for"
         bounds.append(_at_most(source, asked))
@@ -167,10 +160,12 @@ def _moved_by(execution: Execution, way: str) -> list[ReportedFigure]:
             if way == "read" and asked > (1 + BYTES.share) * reported + slack:
                 saw = f"{source} {format_bytes(asked)}"
                 bounds.append(Bounds(saw, least=reported + 1))
-            figures += _called(execution, way)
+            calls = _called(execution, way)
     if counts.speaks_of_tasks and case.kind.accounts:
         bounds += _moved_for_tasks(execution, way, reported)
     bounds += _under_the_mount(execution, way)
+    says = f"the tool {_DID[way]} {format_bytes(reported)}, as it says"
+    figures = [ReportedFigure(says, reported, bounds), *calls]
     if counts.complete:
         return figures
     return [figure.of_a_part for figure in figures]
@@ -199,7 +194,7 @@ def _moved_for_tasks(execution: Execution, way: str, reported: int) -> list[Boun
         counted = counts.counted(case.counters)
         if counted:
             there = counted.read
-    return _of_tasks(counts.moved.way(way), beside, case.source, there)
+    return _of_tasks(counts.moved.way(way), beside, bool(case.source), there)
 
 
 def _under_the_mount(execution: Execution, way: str) -> list[Bounds]:

@@ -150,21 +150,16 @@ def judge(
     ``recorded`` names metrics that need no reference, if another metric of the case has one.
     """
     if evidence.refused:
-        return Judgement(
-            (),
-            (),
-            Verdict.INVALID,
-            "refused before a byte was written: " + evidence.refused[0],
-        )
+        reason = f"refused before a byte was written: {evidence.refused[0]}"
+        return Judgement(Verdict.INVALID, reason)
     ended = CaseView(plan, evidence, extras, tier, metrics, {}, gate)
     if evidence.occupied:
         waited = others.exclusive(ended)
-        return Judgement(
-            (), (waited,), Verdict.CONTAMINATED, f"nothing was measured: {waited}"
-        )
+        reason = f"nothing was measured: {waited}"
+        return Judgement(Verdict.CONTAMINATED, reason, (waited,))
     wrong = contents.verification(ended)
     if evidence.mismatch and wrong:
-        return Judgement((), (wrong,), Verdict.INVALID, str(wrong))
+        return Judgement(Verdict.INVALID, str(wrong), (wrong,))
     rates = model.rates_of(plan, evidence.outputs)
     values = check_samples(metrics, rates, plan.samples)
     findings = findings_of(dataclasses.replace(ended, values=values))
@@ -199,11 +194,11 @@ def judge(
         f"{m.metric.name}: {m.reason}" for m in decided if m.verdict is verdict
     )
     return Judgement(
-        tuple(decided),
-        tuple(findings),
         verdict,
         text,
-        tuple(sorted(versions)),
-        ended.busy,
-        ended.load,
+        tuple(findings),
+        tuple(decided),
+        tools=tuple(sorted(versions)),
+        busy=ended.busy,
+        load=ended.load,
     )

@@ -273,10 +273,10 @@ def needed(
 class Judgement:
     """All decisions about a case; ``metrics`` is empty if nothing could be measured."""
 
-    metrics: tuple[MetricVerdict, ...]
-    findings: tuple[Finding, ...]
     verdict: Verdict
     reason: str
+    findings: tuple[Finding, ...] = ()
+    metrics: tuple[MetricVerdict, ...] = ()
     tools: tuple[str, ...] = ()
     #: Which node had more work of others than cores; empty if none had.
     busy: str = ""

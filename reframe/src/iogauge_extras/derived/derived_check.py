@@ -107,7 +107,7 @@ class _Decided:
             if decided is verdict:
                 parts.append(f"{', '.join(names)}: {reason}")
         text = "; ".join(parts)
-        return Judgement(tuple(self.metrics), tuple(self.findings), verdict, text)
+        return Judgement(verdict, text, tuple(self.findings), tuple(self.metrics))
 
 
 def newest_records(folder: Path, check: str, oldest: float) -> Iterator[Record]:
@@ -188,9 +188,9 @@ class DerivedCheck(JudgedCheck):
         try:
             judgement = self._derive()
         except NotMeasured as error:
-            judgement = Judgement((), (), Verdict.UNREFERENCED, str(error))
+            judgement = Judgement(Verdict.UNREFERENCED, str(error))
         except NotComputable as error:
-            judgement = Judgement((), (), Verdict.INVALID, str(error))
+            judgement = Judgement(Verdict.INVALID, str(error))
         except (ReferencesError, OSError) as error:
             self._refuse(str(error))
         self._judgement = judgement
