@@ -16,7 +16,7 @@ setup: ## make .venv and find the benchmark programs (STACK=bench, or a site's e
 	@ci/setup
 	@$(if $(STACK),ci/bring $(STACK),ci/stack)
 
-bench: ## set up, bring what is missing, run the quick checks (TARGET=/path, ARGS='...'), write the report
+bench: ## set up, bring what is missing, run the quick checks (TARGET=/path, ARGS='...'), show the table
 	@[ -z "$${IOGAUGE_TARGET+named}" ] || [ -d "$$IOGAUGE_TARGET" ] || { \
 	    echo "iogauge: there is no directory $$IOGAUGE_TARGET. Make it, mount its file system, or name" \
 	        "another target" >&2; exit 1; }
