@@ -26,6 +26,7 @@ class Job:
         self.stage.mkdir()
         self.directory = base / "target" / "iogauge" / "user" / "session" / name
         self.bystander = self.directory.parent / "bystander"
+        self.variables: dict[str, str] = {}
 
     def start(self, body, agent=AGENT, repeat="1 1"):
         # Removing is the real agent's.
@@ -44,6 +45,7 @@ class Job:
                 "PATH": os.environ["PATH"],
                 "CASE_DIR": str(self.directory),
                 "PYTHONHOME": "/set/by/a/module",
+                **self.variables,
             },
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -91,6 +93,21 @@ def test_a_phase_that_fails_ends_the_job_with_its_status(job, code):
     assert f"phase bad, repetition 1: exit status {code}" in printed
     assert "no space" in printed
     assert not job.directory.exists()
+
+
+def test_functions_of_the_caller_take_no_builtins_place(job, tmp_path, monkeypatch):
+    """Seen: a "read" in BASH_ENV that slowed the seconds since boot down. What is no builtin, such as "module", stays."""
+    slow = (
+        'read() { builtin read "$@"; local s=$?; started=1.00 ended=1.00; return $s; }'
+    )
+    (tmp_path / "env").write_text(
+        f"{slow}\nwait() {{ :; }}\nmodule() {{ echo loaded; }}\n"
+    )
+    monkeypatch.setattr(job, "variables", {"BASH_ENV": str(tmp_path / "env")})
+    status, printed = job.run("iog_phase nap sleep 0.3; module")
+    assert status == 0 and "loaded" in printed
+    ((_, _, _, started, ended, _),) = job.phases()
+    assert float(started) > 1 and float(ended) - float(started) > 0.2
 
 
 def test_a_tool_that_is_killed_ends_the_job_as_killed(job):

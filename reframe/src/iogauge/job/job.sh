@@ -55,6 +55,9 @@ unset OMPI_COMM_WORLD_LOCAL_RANK MPI_LOCALRANKID MV2_COMM_WORLD_LOCAL_RANK PALS_
 # fio would take options after its job file for names of job files, the shell would split words elsewhere, and the agent
 # would look for its library in that of another Python.
 unset POSIXLY_CORRECT IFS PYTHONHOME
+# A builtin is meant by its name, not a function of the caller or of BASH_ENV: a read(1p) that changed the seconds since boot
+# was seen.
+unset -f . : [ break continue echo exec exit export kill local printf read return set shift trap true type wait
 # A caller may export its shell's options: what fails or is unset here is looked at here.
 set +euC +o pipefail
 export -n SHELLOPTS
