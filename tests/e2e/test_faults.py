@@ -565,7 +565,7 @@ def test_a_run_ends_with_an_error_and_the_janitor_removes_what_is_left(hung, mou
     for words in (["clean"], ["run", "--dry-run", *READ_4K]):
         began = time.monotonic()
         done = hung.iogauge(*words, timeout=ANSWER_S + MARGIN_S, **SILENCE)
-        told = " ".join(done.out.split())
+        told = " ".join(done.out.split()).replace(f"{hung.target}: ", f"{hung.target} ")
         assert done.rc == 1 and f"{hung.target} has not answered for" in told, done.out
         assert time.monotonic() - began >= ANSWER_S - 1
 
