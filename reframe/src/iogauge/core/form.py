@@ -29,6 +29,7 @@ class Form(BaseModel):
         allow_inf_nan=False,
         ser_json_inf_nan="constants",
         populate_by_name=True,
+        defer_build=True,
     )
 
     @classmethod
