@@ -385,6 +385,17 @@ def test_what_a_mount_does_not_claim_is_no_fault(question, kind, options, claime
     assert (unclaimed(QUESTIONS[question], kind, options) == "") is claimed
 
 
+@pytest.mark.parametrize(
+    ("options", "state"), [(_FLOCK, "holds"), (_LOCALFLOCK, "not claimed")]
+)
+def test_local_locks_that_exclude_on_one_node_are_no_answer(options, state):
+    view = {"type": "lustre", "options": options}
+    seen = {"n1": view, "n1#2": view}
+    answer = meeting.judged(QUESTIONS["flock"], {}, seen)
+    assert answer.state == state
+    assert meeting.judged(QUESTIONS["append"], {}, seen).state == "holds"
+
+
 def noted(*states, clients='"n1", "n2"'):
     rows = ",".join(
         f'{{"question": "q{number}", "state": "{state}", "text": "n2"}}'

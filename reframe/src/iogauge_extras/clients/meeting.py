@@ -98,13 +98,14 @@ def _wrong(lines: Lines, question: Question, seconds: float) -> dict[str, str]:
 def judged(question: Question, wrong: Mapping[str, str], seen: Seen) -> Answer:
     """Return the answer to a question from what does not hold, and how each client is mounted.
 
-    If some claim it and others do not, it does not hold between them, and the text says who does not.
+    If some claim it and others do not, it does not hold between them, and the text says who does not. Locks that are local
+    exclude clients of one node, which says nothing of other nodes.
     """
-    if not wrong:
-        return Answer(question.sentence, "holds")
     whys = {}
     for name, view in seen.items():
         whys[name] = unclaimed(question, view["type"], view["options"])
+    if not wrong and not (question.local and all(whys.values())):
+        return Answer(question.sentence, "holds")
     state: State = "does not hold"
     if all(whys.values()):
         state = "not claimed"
