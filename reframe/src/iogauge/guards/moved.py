@@ -79,7 +79,7 @@ def _why_unread(phase: PhaseView) -> str:
     if phase.case.evidence.uncounted:
         return phase.case.evidence.uncounted
     if any(view.on_lustre for view in phase.case.evidence.views):
-        return "before Lustre 2.17 only root can read it: run as root, or update the client"
+        return "can you run lctl here? Before Lustre 2.17 only root can read it"
     return ""
 
 
