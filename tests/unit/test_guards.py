@@ -1202,7 +1202,7 @@ def test_g8_knows_that_tasks_read_programs_too():
     "grew, carried",
     [
         # What carried hardly more than was written counts alone, each disk of a mirror too.
-        ({"net": 1.02, "8:0": 3.0}, ["net"]),
+        ({"net": 1.04, "8:0": 1.06}, ["net"]),
         ({"8:0": 1.0, "8:16": 1.04}, ["8:0", "8:16"]),
         # Others use it as well.
         ({"8:0": 1.5, "net": 0.1}, ["8:0"]),
