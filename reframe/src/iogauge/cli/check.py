@@ -21,7 +21,7 @@ from iogauge.core.text import count, visible_lines
 from iogauge.core.units import duration, format_bytes
 from iogauge.plan.stage import PlannedCase
 from iogauge.records import selected
-from iogauge.site import folders, settings
+from iogauge.site import folders, programs, settings
 from iogauge.site.extras import PartitionExtras
 
 
@@ -60,6 +60,24 @@ def files(site: SitePlace) -> Iterator[Answer]:
     """Read the settings and the references."""
     for mistake in site.mistakes:
         yield Answer("problem", site.subject, str(mistake), "correct the file")
+
+
+@probe(
+    "Does PATH have what the environments offer?",
+    "a program for each feature of an environment without modules",
+)
+def features(site: SitePlace) -> Iterator[Answer]:
+    """Compare features with the programs on PATH, if cases run here."""
+    if not any(place.is_local for place in site.places):
+        return
+    for environment in site.settings.get("environments", ()):
+        brings = {"modules", "prepare_cmds", "env_vars", "extras"} & set(environment)
+        lacks = set(environment.get("features", ())) - set(programs.machine().features)
+        if lacks and not brings:
+            text = f"features names {', '.join(sorted(lacks))}, which no program on PATH has"
+            subject = f"environment {environment['name']}"
+            remedy = "install it, or leave the feature out"
+            yield Answer("note", subject, text, remedy)
 
 
 @probe(
@@ -169,6 +187,7 @@ def _of_site(site: SitePlace) -> Iterator[Answer]:
     for place in site.places:
         yield from _of_partition(place)
     yield from files(site)
+    yield from features(site)
     yield from of_cases(site)
 
 
