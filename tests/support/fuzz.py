@@ -24,7 +24,7 @@ from iogauge.core import yamlfile
 from iogauge.core.measurement import ToolOutput, ToolOutputError
 from iogauge.core.yamlfile import YamlError
 from iogauge.evidence import task_counters, times
-from iogauge.node import host, identity, probes
+from iogauge.node import host, identity, inventory
 from iogauge.node.lustre import checksums, client, layout, lov, targets
 from iogauge.node.lustre.programs import LustreError
 from iogauge.node.lustre.quotas import parse_lfs_quota, parse_lfs_quotas
@@ -415,7 +415,7 @@ def _targets(data):
 def _mounts(data):
     mounts = parse_mountinfo(data.decode("utf-8", "surrogateescape"))
     for mount in mounts:
-        probes.safe_options(mount.options), probes.safe_source(mount.source)
+        inventory.safe_options(mount.options), inventory.safe_source(mount.source)
         fsname_of(mount.source)
         assert not identity.differ(identity.lustre_name(mount.source), "")
     return mounts

@@ -60,7 +60,7 @@ def test_a_page_without_its_part_is_refused():
     "command, needs",
     [
         (["open", "/nonexistent"], "iogauge.guards.preflight"),
-        (["facts", "/nonexistent", "facts"], "iogauge.node.probes"),
+        (["facts", "/nonexistent", "facts"], "iogauge.node.inventory"),
         (["remove", "/nonexistent", "0"], "iogauge.workspace.directory"),
         (["turns", "/nonexistent", "1", "/nonexistent"], "iogauge.tools.fio.output"),
     ],

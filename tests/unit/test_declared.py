@@ -8,7 +8,7 @@ import yaml
 from iogauge.cases import job_files
 from iogauge.guards.cache import client_cache, write_back
 from iogauge.guards.finding import Outcome
-from iogauge.node import probes
+from iogauge.node import inventory
 from iogauge.site.references import References
 from support import stage as healthy
 from support.extras import extras
@@ -81,7 +81,7 @@ def test_a_control_group_limits_memory(tmp_path, groups, files, limit):
     for name, text in told.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text)
-    facts = probes.collect(str(tmp_path), root=tmp_path, deadline=60)
+    facts = inventory.collect(str(tmp_path), root=tmp_path, deadline=60)
     assert facts["mem.bytes"] == 252 * GIB
     assert facts.get("mem.limit") == limit
 

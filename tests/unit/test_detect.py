@@ -147,9 +147,9 @@ def test_a_target_that_is_no_directory_is_refused(tmp_path, path):
         completed(tmp_path, target={"path": path})
 
 
-def test_the_probe_leaves_nothing(tmp_path):
+def test_the_measured_speed_leaves_nothing(tmp_path):
     (tmp_path / "d").mkdir()
-    assert site_machine.probe_write(str(tmp_path / "d"), seconds=0.05, most=8 << 20) > 0
+    assert site_machine.write_speed(str(tmp_path / "d"), seconds=0.05, most=8 << 20) > 0
     assert not list((tmp_path / "d").iterdir())
 
 

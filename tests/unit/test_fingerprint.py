@@ -6,7 +6,7 @@ import threading
 import pytest
 
 from iogauge.evidence import fingerprint as evidence_fingerprint
-from iogauge.node import probes
+from iogauge.node import inventory
 from iogauge.node.lustre import client
 from support.lustre.kernel import kernel
 from support.lustre.recorded import parse_parameters, sessions
@@ -82,7 +82,7 @@ def test_servers_are_counted_by_their_addresses(tmp_path):
     ],
 )
 def test_mount_options_hold_no_secrets(options, kept):
-    assert probes.safe_options(options) == kept
+    assert inventory.safe_options(options) == kept
 
 
 @pytest.mark.parametrize(
@@ -95,7 +95,7 @@ def test_mount_options_hold_no_secrets(options, kept):
     ],
 )
 def test_a_source_holds_no_password(source, kept):
-    assert probes.safe_source(source) == kept
+    assert inventory.safe_source(source) == kept
 
 
 def test_variables_that_are_no_hints_are_not_looked_at(tmp_path, monkeypatch):
@@ -108,7 +108,7 @@ def test_variables_that_are_no_hints_are_not_looked_at(tmp_path, monkeypatch):
         monkeypatch.setenv(name, "tiger")
     monkeypatch.setenv("OMPI_MCA_io", "ompio")
     monkeypatch.setenv("MPICH_MPIIO_HINTS", "*:striping_factor=4")
-    found = probes.collect(str(tmp_path), deadline=60)
+    found = inventory.collect(str(tmp_path), deadline=60)
     assert (
         found["hints.environment"]
         == "MPICH_MPIIO_HINTS=*:striping_factor=4; OMPI_MCA_io=ompio"
@@ -143,7 +143,7 @@ def test_a_command_line_is_without_session_repetition_and_secrets():
     ],
 )
 def test_the_version_of_mpi(text, version):
-    assert probes.mpi_version(text) == version
+    assert inventory.mpi_version(text) == version
 
 
 # --- what it is used for --------------------------------------------------------------------------
@@ -266,7 +266,7 @@ NODE = {
 
 
 def test_a_node(tmp_path):
-    found = probes.collect(str(tmp_path), root=machine(tmp_path, NODE), deadline=60)
+    found = inventory.collect(str(tmp_path), root=machine(tmp_path, NODE), deadline=60)
     expected = {
         "os": "Rocky Linux 9.4",
         "node.model": "Server 9000",
@@ -301,10 +301,10 @@ def test_a_probe_that_fails_or_hangs_costs_its_own_keys_only(tmp_path, monkeypat
     three = {
         "processor": (breaks, ()),
         "network": (hangs, ()),
-        "memory": (probes._memory, ()),
+        "memory": (inventory._memory, ()),
     }
-    monkeypatch.setattr(probes, "PROBES", three)
-    found = probes.collect(str(tmp_path), deadline=1)
+    monkeypatch.setattr(inventory, "READERS", three)
+    found = inventory.collect(str(tmp_path), deadline=1)
     hung.set()
     assert "mem.bytes" in found
     assert "late" not in found

@@ -567,16 +567,16 @@ def test_nothing_is_touched_through_a_link(tmp_path, link):
 # --- other users of the lock ----------------------------------------------------------------------------------
 
 
-def test_a_target_that_is_in_use_is_not_probed(tmp_path, monkeypatch):
+def test_a_target_that_is_in_use_is_not_measured(tmp_path, monkeypatch):
 
-    def probe(directory):
+    def measure(directory):
         assert lock.standing(str(tmp_path)) is not None
         with pytest.raises(lock.Occupied):
-            running._probe(str(tmp_path))
+            running._write_speed(str(tmp_path))
         return 1e9
 
-    monkeypatch.setattr(machine, "probe_write", probe)
-    assert running._probe(str(tmp_path)) == 1e9
+    monkeypatch.setattr(machine, "write_speed", measure)
+    assert running._write_speed(str(tmp_path)) == 1e9
     assert list(tmp_path.iterdir()) == []
 
 

@@ -16,7 +16,7 @@ from iogauge.core.text import after
 from iogauge.core.units import format_bytes
 from iogauge.guards import expected
 from iogauge.guards.nodes import declared_node
-from iogauge.node import probes
+from iogauge.node import inventory
 from iogauge.node.host import usable_cores
 from iogauge.node.kernel import memory_bytes
 from iogauge.node.kinds import kind_of
@@ -199,7 +199,7 @@ def declared_nodes(place: Place) -> Iterator[Answer]:
         yield Answer("problem", subject, text, remedy)
     findings = [declared_node(extras.node, [usable_cores()], [memory_bytes()])]
     if extras.expect:
-        facts = probes.collect(extras.target.path)
+        facts = inventory.collect(extras.target.path)
         expect = {key: extras.expect[key] for key in extras.expect if key in facts}
         finding = expected.settings(expect, facts, socket.gethostname())
         findings.append(finding)

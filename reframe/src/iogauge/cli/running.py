@@ -315,12 +315,12 @@ def bench(context: typer.Context) -> None:
 
 
 def _choose_size(target: str) -> None:
-    """Set the size of a case by the speed of the target, if the probe can write; end the command if it may not."""
+    """Set the size of a case by the speed of the target, if that can be measured; end the command if it may not."""
     try:
-        speed = write_probe(target)
+        speed = write_speed(target)
         room = processes.call_in_time(target, lambda: space_of(target))
     except lock.Occupied as error:
-        warn(f"{target}: the probe is left out: {error}")
+        warn(f"{target}: its speed is not measured: {error}")
         return
     except OSError as error:
         text = str(error)
@@ -345,22 +345,22 @@ _AFTER_TRY = (
 )
 
 
-def write_probe(target: str) -> float:
+def write_speed(target: str) -> float:
     """Return the rough bandwidth of the target in bytes/s; raises OSError and lock.Occupied."""
-    return processes.call_in_time(target, lambda: _probe(target))
+    return processes.call_in_time(target, lambda: _write_speed(target))
 
 
-def _probe(target: str) -> float:
+def _write_speed(target: str) -> float:
     name = current.new_session_name()
     content = lock.describe(
-        session=name, case="probe", lease_s=lock.LEASE_S, processes=(os.getpid(),)
+        session=name, case="speed", lease_s=lock.LEASE_S, processes=(os.getpid(),)
     )
     with permission.permitted(target):
         held = lock.take(target, content, wait_s=0, pause=bool, say=say)
     directory = None
     try:
-        directory = create(target, name, "probe")
-        return machine.probe_write(directory)
+        directory = create(target, name, "speed")
+        return machine.write_speed(directory)
     finally:
         if directory:
             remove(session_dir(target, name))

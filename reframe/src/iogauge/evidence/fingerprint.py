@@ -1,6 +1,6 @@
 """Facts of the software and hardware behind a record, so that a change can be named.
 
-A fingerprint is a flat dictionary of plain values. :mod:`iogauge.node.probes` gathers the facts of
+A fingerprint is a flat dictionary of plain values. :mod:`iogauge.node.inventory` gathers the facts of
 a node, without root, from ``/proc``, ``/sys`` and one call of ``mpirun``.
 :func:`merge` joins nodes, and :func:`of_case` adds the facts of the case. Facts that cannot be read
 get no key. Facts that did not answer in time are neither absent nor changed: see :func:`unanswered`. A fingerprint never fails a run, and never holds a password or a key.
@@ -19,8 +19,8 @@ from types import MappingProxyType
 from iogauge.core.paths import JOB_FILES, LIBRARY
 from iogauge.core.text import digest, text_digest
 from iogauge.core.vocabulary import Fingerprint, Value
+from iogauge.node.inventory import READERS, SECRET, UNANSWERED
 from iogauge.node.keys import starred
-from iogauge.node.probes import PROBES, SECRET, UNANSWERED
 
 #: The starred keys that are no part of a series' name: records of before have no such key, and their
 #: series goes on. iogauge.records.query divides a series by them.
@@ -96,7 +96,7 @@ def series_subset(fingerprint: Mapping[str, Value]) -> Fingerprint:
     return {key: value for key, value in fingerprint.items() if _fits(key, starred())}
 
 
-_UNANSWERED = {f"{UNANSWERED}{name}": keys for name, (_, keys) in PROBES.items()}
+_UNANSWERED = {f"{UNANSWERED}{name}": keys for name, (_, keys) in READERS.items()}
 
 
 def unanswered(fingerprint: Mapping[str, Value]) -> tuple[str, ...]:
@@ -108,7 +108,7 @@ def unanswered(fingerprint: Mapping[str, Value]) -> tuple[str, ...]:
     for key in _UNANSWERED.keys() & fingerprint.keys():
         patterns += _UNANSWERED[key]
     if fingerprint.get("mount.type") == "lustre" and "lustre.client" not in fingerprint:
-        patterns += PROBES["lustre"][1]
+        patterns += READERS["lustre"][1]
     return tuple(dict.fromkeys(sorted(patterns)))
 
 
@@ -153,7 +153,7 @@ def changed(
 ) -> list[tuple[str, Value | None, Value | None]]:
     """Return the keys that differ with old and new value, None if absent; starred keys first.
 
-    A key that one side lacks for want of an answer has not changed: a probe was late, or nobody looked at a node.
+    A key that one side lacks for want of an answer has not changed: a reader was late, or nobody looked at a node.
     """
     unknown = [*unanswered(old), *unanswered(new), f"{UNANSWERED}*"]
     if not (is_of_node(old) and is_of_node(new)):
@@ -172,7 +172,7 @@ def merge(nodes: Sequence[Mapping[str, Value]]) -> Fingerprint:
 
     If a key has more than :data:`_DISTINCT` values, the others become their number and a digest.
     Otherwise a thousand nodes would make a record of megabytes. If a look lacks a key, because a
-    probe was late, the others give it; what any look answered is answered.
+    reader was late, the others give it; what any look answered is answered.
     """
     by_key: dict[str, dict[Value, None]] = {}
     for node in nodes:

@@ -26,7 +26,7 @@ from iogauge.node.view import View, look
 from iogauge.plan.observations import LAYOUTS, note
 from iogauge.plan.stage import OPENED, ORDER, JobOrder, Opened
 
-#: Seconds for the probes of a node. What a busy node does not tell by then, the judge asks of the later looks.
+#: Seconds for the inventory of a node. What a busy node does not tell by then, the judge asks of the later looks.
 _SECONDS = 2.0
 
 
@@ -34,10 +34,10 @@ def as_expected(view: View, order: JobOrder) -> list[Finding]:
     """Return what this node has of the expected settings; nothing if the site expects none."""
     if not order.expect:
         return []
-    from iogauge.node import probes  # most sites expect nothing
+    from iogauge.node import inventory  # most sites expect nothing
 
     path = expand(order.target)
-    facts = probes.collect(path, deadline=_SECONDS)
+    facts = inventory.collect(path, deadline=_SECONDS)
     if view.on_lustre:
         facts |= passed_on(path, view.mount).stripes
     return [expected.settings(order.expect, facts, os.uname().nodename)]

@@ -12,6 +12,6 @@
 - kinds: what is known of each type of file system, and what a stack below a mount takes away
 - lustre: Lustre's client: programs, parameters, targets, quotas, layouts
 - mounts: mounts and the room of a path
-- probes: the facts of a node's fingerprint, versions of tools, and what stands between them and the kernel
+- inventory: the facts of a node's fingerprint, and what stands between tools and the kernel
 - view: one host's view of a path, of all these
 """

@@ -166,7 +166,7 @@ def _add_programs(
             environment["extras"] = detected | extras | {LACKS: lacks}
 
 
-def probe_write(directory: str, seconds: float = 0.5, most: int = 256 << 20) -> float:
+def write_speed(directory: str, seconds: float = 0.5, most: int = 256 << 20) -> float:
     """Return a rough bandwidth of writing to a directory in bytes/s, to size cases with, not to
     report.
 
@@ -174,7 +174,7 @@ def probe_write(directory: str, seconds: float = 0.5, most: int = 256 << 20) -> 
     up. Raises OSError.
     """
     block = mmap.mmap(-1, 4 << 20)
-    path = os.path.join(directory, "probe")
+    path = os.path.join(directory, "speed")
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
     try:
         fd = os.open(path, flags | os.O_DIRECT, 0o600)

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from iogauge.core import processes
-from iogauge.node import probes, view
+from iogauge.node import inventory, view
 from iogauge.node.host import kernel_log
 from iogauge.node.kernel import text
 from iogauge.node.lustre import client as lustre_client
@@ -62,7 +62,7 @@ def _seen(path: str) -> dict[str, Any]:
         "problem": "",
         "type": kind,
         "source": source,
-        "options": probes.safe_options(seen.mount.options),
+        "options": inventory.safe_options(seen.mount.options),
         "uuid": seen.uuid,
         "free": space.bytes_free / max(1, space.bytes_total),
         "inodes": space.inodes_free / max(1, space.inodes_total),

@@ -11,7 +11,7 @@ from typing import Final
 from iogauge.cli.queues import ASK_SECONDS, Queue, queues
 from iogauge.core import commands
 from iogauge.core.vocabulary import Fingerprint
-from iogauge.node import probes
+from iogauge.node import inventory
 from iogauge.node.host import usable_cores
 from iogauge.node.kernel import memory_bytes
 from iogauge.node.kinds import kind_of
@@ -76,7 +76,7 @@ def target(path: str) -> Target:
     return Target(
         path=path,
         view=view,
-        facts=probes.collect(path),
+        facts=inventory.collect(path),
         layout=layout,
         troubles=tuple(troubles),
     )

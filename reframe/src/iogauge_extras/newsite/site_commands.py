@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from iogauge.cli.queues import Queue
-from iogauge.cli.running import write_probe
+from iogauge.cli.running import write_speed
 from iogauge.cli.screen import say, slip
 from iogauge.core import processes
 from iogauge.core.paths import BUNDLED, project_root
@@ -142,9 +142,9 @@ def _target(path: str, ceiling: str) -> Target:
     speed = 0.0
     say(f"writing to {path} for half a second, to size the cases")
     try:
-        speed = write_probe(path)
+        speed = write_speed(path)
     except (OSError, lock.Occupied) as error:
-        say(f"not probed: {error}")
+        say(f"its speed is not measured: {error}")
         if ceiling:
             speed = parse_bandwidth(ceiling)
     return replace(seen, ceiling=ceiling, source=source, speed_bytes_s=speed)

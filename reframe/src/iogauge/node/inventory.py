@@ -1,7 +1,6 @@
-"""Facts of a node for its fingerprint, probed on the node. The tools on PATH: their versions, and what stands between them and
-the kernel.
+"""The inventory of a node, for its fingerprint: machine, mount, network, Lustre's client, and what stands between tools and kernel.
 
-That is: libraries that the loader preloads, and tools that are scripts.
+The last are libraries that the loader preloads, and tools that are scripts.
 """
 
 from __future__ import annotations
@@ -42,11 +41,11 @@ from iogauge.node.kernel import listed, memory_bytes, text
 from iogauge.node.lustre import client
 from iogauge.node.mounts import Mount, find_mount, fsname_of
 
-#: Seconds for all probes of a node together, and for each program that a probe starts. A busy node
+#: Seconds for all readers of a node together, and for each program that a reader starts. A busy node
 #: needs more than an idle one; no phase is timed meanwhile.
 DEADLINE = 30.0
 
-#: First word of a key that stands for the keys of a probe that did not answer in time.
+#: First word of a key that stands for the keys of a reader that did not answer in time.
 UNANSWERED = "unanswered."
 _GIB = 1 << 30
 
@@ -84,7 +83,6 @@ def safe_source(source: str) -> str:
     return re.sub(r"(?<=//)[^/@\s]*@", "", source)
 
 
-# Probes of the machine. Each may fail: its exception is dropped, and its keys are missing.
 class _Node:
     """A machine's files below ``root`` (``/`` on a real machine), and the mount at ``path``.
 
@@ -111,11 +109,11 @@ class _Node:
         return sorted(filter(None, {text(file) for file in self.files(pattern)}))
 
 
-#: What a probe tells; "" and None stand for what it was not told.
-_Told = Mapping[str, Value | None]
+#: What a reader finds; "" and None stand for what it did not find. If it raises an exception, its keys are missing.
+_Facts = Mapping[str, Value | None]
 
 
-def _system(node: _Node) -> _Told:
+def _system(node: _Node) -> _Facts:
     kernel = os.uname()
     named = re.findall(r'(?m)^PRETTY_NAME="?([^"\n]*)', node.text("etc/os-release"))
     return {
@@ -126,7 +124,7 @@ def _system(node: _Node) -> _Told:
     }
 
 
-def _mount(node: _Node) -> _Told:
+def _mount(node: _Node) -> _Facts:
     return {
         "mount.type": node.mount.type,
         "mount.source": safe_source(node.mount.source),
@@ -134,9 +132,9 @@ def _mount(node: _Node) -> _Told:
     }
 
 
-def _processor(node: _Node) -> _Told:
-    told = node.text("proc/cpuinfo")
-    models = dict(re.findall(r"(?m)^(model name|cpu|CPU part)\s*:\s*(.+)$", told))
+def _processor(node: _Node) -> _Facts:
+    cpuinfo = node.text("proc/cpuinfo")
+    models = dict(re.findall(r"(?m)^(model name|cpu|CPU part)\s*:\s*(.+)$", cpuinfo))
     model = ""
     for name in ("CPU part", "cpu", "model name"):
         model = models.get(name, model)
@@ -162,7 +160,7 @@ def _processor(node: _Node) -> _Told:
     }
 
 
-def _memory(node: _Node) -> _Told:
+def _memory(node: _Node) -> _Facts:
     total = memory_bytes(str(node.root))
     limits = [limit for limit in _memory_limits(node) if limit < total]
     pages = node.text("sys/kernel/mm/transparent_hugepage/enabled")
@@ -213,7 +211,7 @@ def _driver_info(interface: str) -> tuple[str, str]:
     return names[0], names[1]
 
 
-def _network(node: _Node) -> _Told:
+def _network(node: _Node) -> _Facts:
     """Return facts of all active interfaces that have hardware, or bond others that have."""
     facts: dict[str, Value | None] = {}
     for name in listed(str(node.root), "sys/class/net"):
@@ -237,7 +235,7 @@ def _network(node: _Node) -> _Told:
     return facts
 
 
-def _infiniband(node: _Node) -> _Told:
+def _infiniband(node: _Node) -> _Facts:
     facts: Fingerprint = {}
     for port in node.files("sys/class/infiniband/*/ports/*"):
         device = port.parent.parent
@@ -247,13 +245,13 @@ def _infiniband(node: _Node) -> _Told:
     return facts
 
 
-def _lustre(node: _Node) -> _Told:
+def _lustre(node: _Node) -> _Facts:
     if node.mount.type != "lustre":
         return {}
     return client.facts(fsname_of(node.mount.source), node.root)
 
 
-def _hints(node: _Node) -> _Told:
+def _hints(node: _Node) -> _Facts:
     variables: dict[str, str] = {}
     # What Open MPI's file of a user sets, as the variables that would do the same.
     home = os.environ.get("HOME", "/").lstrip("/")
@@ -274,7 +272,7 @@ def _hints(node: _Node) -> _Told:
     return {"hints.environment": "; ".join(hints)}
 
 
-def _between(node: _Node) -> _Told:
+def _between(node: _Node) -> _Facts:
     """Return libraries and scripts between the tools and the kernel, see node/programs."""
     own = preloaded(handed_on(os.environ), node.root)
     facts = joined([own, of_processes(node.processes)])
@@ -292,7 +290,7 @@ def mpi_version(text: str) -> str:
     return re.sub(r"^\S+ \((.*)\)", r"\1", text.strip().splitlines()[0])
 
 
-def _mpi(node: _Node) -> _Told:
+def _mpi(node: _Node) -> _Facts:
     printed = ""
     with contextlib.suppress(OSError):
         done = commands.run("mpirun", "--version", seconds=PROGRAM_SECONDS)
@@ -304,8 +302,8 @@ def _mpi(node: _Node) -> _Told:
     return {"mpi": mpi_version(printed)}
 
 
-#: Probes by name, each with the keys (patterns of fnmatch) that it may give.
-PROBES: dict[str, tuple[Callable[[_Node], _Told], tuple[str, ...]]] = {
+#: Readers by name, each with the keys (patterns of fnmatch) that it may give.
+READERS: dict[str, tuple[Callable[[_Node], _Facts], tuple[str, ...]]] = {
     "system": (_system, ("kernel", "machine", "os", "node.model")),
     "mount": (_mount, ("mount.*",)),
     "processor": (_processor, ("cpu.*",)),
@@ -328,8 +326,8 @@ def collect(
 ) -> Fingerprint:
     """Return the facts of this node and of the file system at ``path`` within ``deadline`` seconds.
 
-    ``processes`` are those of the case's tools that run already. Probes run side by side. A failing
-    probe gives no key. A late one, or one whose program is late, gives :data:`UNANSWERED` with its
+    ``processes`` are those of the case's tools that run already. Readers run side by side. A failing
+    reader gives no key. A late one, or one whose program is late, gives :data:`UNANSWERED` with its
     name. Never raises.
     """
     parts: dict[str, Fingerprint] = {}
@@ -337,15 +335,15 @@ def collect(
 
     def work(name: str) -> None:
         try:
-            told = PROBES[name][0](node)
-            parts[name] = {k: v for k, v in told.items() if v not in ("", None)}
+            facts = READERS[name][0](node)
+            parts[name] = {k: v for k, v in facts.items() if v not in ("", None)}
         except TimeoutError:
             pass
         except Exception:
             parts[name] = {}
 
     threads = [
-        threading.Thread(target=work, args=(name,), daemon=True) for name in PROBES
+        threading.Thread(target=work, args=(name,), daemon=True) for name in READERS
     ]
     until = time.monotonic() + deadline
     for thread in threads:
@@ -353,6 +351,6 @@ def collect(
     for thread in threads:
         thread.join(max(0.0, until - time.monotonic()))
     facts: Fingerprint = {}
-    for name in PROBES:
+    for name in READERS:
         facts |= parts.get(name, {f"{UNANSWERED}{name}": True})
     return dict(sorted(facts.items()))
