@@ -12,12 +12,13 @@ from iogauge.guards.moved import bytes_witnessed
 from iogauge.node.counters import Reading
 from iogauge.node.mounts import Mount
 from iogauge.plan.observations import Instant, TaskLine
+from iogauge.plan.stage import PhaseRun
 from support.whole import GIB, MIB, data
 
 
 def case(system="ext4", **left):
     """A case of which nothing is known over time."""
-    return data(system).alter(moved=(), asked=(), **left)
+    return data(system).alter(**{"moved": (), "asked": (), "runs": {}, **left})
 
 
 def said(whole, name, times=1, /, **changes):
@@ -177,16 +178,18 @@ def test_the_first_node_is_the_node_of_the_job_script():
         views=views, opened=views[1], found=((99.0, 0), (101.5, 7), (9002.0, 0))
     )
 
-    def seen(asked_for=None, **left):
-        """The first execution that writes, of which the kernels say this."""
-        first, *_ = whole.alter(**left).phase("write").executions
-        return replace(first, counts=replace(task_counters, asked_for=asked_for))
+    def seen(*waited, **left):
+        """The first execution that writes, of which the kernels say this, if the job script waited for it at these times."""
+        runs = {(1, "write"): PhaseRun(1, "write", 0, *waited, "t")} if waited else {}
+        first, *_ = whole.alter(runs=runs, **left).phase("write").executions
+        return replace(first, counts=task_counters)
 
     assert seen().span == (100.0, 101.0)
     assert seen().found_after == 7
     # Tasks in a time namespace have a clock of their own: the job script knows when it waited for them.
-    assert seen(asked_for=(50099.0, 50102.0)).span == (50099.0, 50102.0)
-    assert seen(asked_for=(99.9, 101.2)).span == (100.0, 101.0)
+    assert seen(50099.0, 50102.0).span == (50099.0, 50102.0)
+    assert seen(100.5, 103.0).span == (100.5, 103.0)
+    assert seen(99.9, 101.2).span == (100.0, 101.0)
     # A job script on a node of its own says nothing of theirs.
     assert seen(opened=replace(view, host="login")).span is None
 

@@ -223,10 +223,7 @@ MOUNT = Mount(1, "/s", "/dev/sdb1", "ext4", "rw")
 def contained(case):
     """The tasks' processes were waited for by nobody: the agent saw what the kernel added to no sum."""
     lost = {"asked": Reading(33_000, 0), "moved": Reading(), "calls": Reading(60, 0)}
-    case = case.witness("read", 0, **lost).witness("read", 1, **lost)
-    told = case.evidence.task_counters
-    watched = tuple(replace(one, watched=GIB // 2) for one in told["read"])
-    return case.alter(task_counters={**told, "read": watched})
+    return case.witness("read", 0, **lost).witness("read", 1, **lost)
 
 
 def cut(text):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterable, Sequence
 
 
@@ -28,6 +29,16 @@ def _shown(character: str) -> str:
 def visible(text: str) -> str:
     """Return outside text with control characters shown, not acted upon by the terminal."""
     return "".join(map(_shown, text))
+
+
+def say(text: str) -> None:
+    """Print a line, whatever is in it."""
+    print(visible(text), flush=True)
+
+
+def complain(text: str) -> None:
+    """Print a line to the standard error, whatever is in it."""
+    print(visible(text), file=sys.stderr, flush=True)
 
 
 def visible_lines(text: str) -> str:

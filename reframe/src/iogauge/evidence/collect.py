@@ -203,7 +203,7 @@ def _all_counted(noted: NodeObservations, plan: CasePlan) -> bool:
     if not told:
         return True
     for repetition, phase in plan.in_order:
-        counts = task_counters.hear(plan, phase, repetition, None, told, ())
+        counts = task_counters.hear(plan, phase, repetition, told)
         if phase.witnessed and not counts.complete:
             return False
     return True
@@ -353,14 +353,14 @@ def _of_tool(tool: str, answer: object) -> Mapping[str, Value]:
 def _with_outputs(evidence: Evidence, job: _Job) -> Evidence:
     """Return the evidence with what the executions left, and what the kernels say of them; raises ToolOutputError."""
     plan, noted = job.plan, job.noted
-    told, asked = task_counters.witnesses(noted), noted.instants(observations.ASKED)
+    told = task_counters.witnesses(noted)
     judged: dict[str, list[ToolOutput]] = {phase.name: [] for phase in plan.phases}
     cold: dict[str, list[ToolOutput]] = {phase.name: [] for phase in plan.repeat}
     emptied = defaultdict[str, list[Eviction]](list)
     counts = defaultdict[str, list[TaskCounters]](list)
     for repetition, phase in plan.in_order:
         run = job.runs[repetition, phase.name]
-        heard = task_counters.hear(plan, phase, repetition, run, told, asked)
+        heard = task_counters.hear(plan, phase, repetition, told)
         output = _output(job, phase, run, heard)
         is_warm_up = repetition == 0 and phase not in plan.prepare
         outputs = cold if is_warm_up else judged

@@ -18,8 +18,7 @@ from iogauge.node.counters import NETWORKS, Reading
 from iogauge.node.host import Load
 from iogauge.node.mounts import BLOCK_DEVICE
 from iogauge.plan.case import CasePlan, PhasePlan
-from iogauge.plan.observations import Instant, NodeObservations, TaskLine
-from iogauge.plan.stage import PhaseRun
+from iogauge.plan.observations import NodeObservations, TaskLine
 
 #: Bytes that a task reads or writes beside its data. NodeObservations: 0.1 MiB of IOR and fio.
 STARTING_BYTES = 1 << 20
@@ -29,16 +28,12 @@ STARTING_BYTES = 1 << 20
 class TaskCounters:
     """All witnesses of one execution, and how many there should be.
 
-    ``of_tasks`` is False if they looked at the nodes of servers: then only the counters speak. ``asked_for`` is when the job
-    script on the first node waited for the execution, in seconds since its boot. ``watched`` are the bytes that the agent
-    there saw the first task ask for.
+    ``of_tasks`` is False if they looked at the nodes of servers: then only the counters speak.
     """
 
     witnesses: tuple[TaskLine, ...] = ()
     expected: int
     of_tasks: bool = True
-    asked_for: tuple[float, float] | None = None
-    watched: int = 0
 
     @property
     def complete(self) -> bool:
@@ -49,16 +44,6 @@ class TaskCounters:
     def tasks(self) -> int:
         """Return the number of tasks, or of looks at nodes of servers, that are there."""
         return sum(witness.tasks for witness in self.witnesses)
-
-    @property
-    def speaks_of_tasks(self) -> bool:
-        """Return whether the sums of the tasks count: every process has read its own libraries.
-
-        The kernel adds up children that were waited for. Some containers wait for none of theirs.
-        """
-        asked = self.asked
-        known = asked.read + asked.written + STARTING_BYTES
-        return self.of_tasks and asked.read > 0 and known >= self.watched
 
     @property
     def hosts(self) -> list[str]:
@@ -77,22 +62,6 @@ class TaskCounters:
             started = min(witness.started for witness in of_host)
             longest = max(longest, ended - started)
         return longest
-
-    def span(self, host: str) -> tuple[float, float] | None:
-        """Return the first start and the last end on the first node, in seconds since its boot; None if no task ran there.
-
-        The job script tells those of servers, which work for others too, and those of tasks in a time namespace.
-        """
-        if not self.of_tasks and self.asked_for:
-            return self.asked_for
-        of_host = self._by_host.get(host)
-        if not of_host:
-            return None
-        span = min(w.started for w in of_host), max(w.ended for w in of_host)
-        asked_for = self.asked_for
-        if asked_for and (span[1] < asked_for[0] or asked_for[1] < span[0]):
-            return asked_for
-        return span
 
     @property
     def sync_seconds(self) -> float | None:
@@ -214,31 +183,18 @@ def hear(
     plan: CasePlan,
     phase: PhasePlan,
     repetition: int,
-    run: PhaseRun | None,
     told: Mapping[str, Sequence[TaskLine]],
-    asked: Sequence[Instant],
 ) -> TaskCounters:
-    """Return the kernel's word of an execution, for which the job script saw ``run``; witnesses may be missing.
-
-    ``told`` are the witnesses of all executions, ``asked`` what the agent saw the first task ask for.
-    """
+    """Return the kernel's word of an execution, of which witnesses may be missing; ``told`` are those of all executions."""
     expected = 1
     if phase.on_servers:
         expected = plan.nodes
     elif phase.launch == "tasks":
         expected = plan.tasks
-    asked_for, watched = None, 0
-    if run is not None:
-        asked_for = run.started, run.ended
-        for instant in asked:
-            if run.started <= instant.time <= run.ended:
-                watched = max(watched, instant.bytes_moved)
     return TaskCounters(
         witnesses=tuple(told.get(f"{phase.name}.{repetition}", ())),
         expected=expected,
         of_tasks=not phase.on_servers,
-        asked_for=asked_for,
-        watched=watched,
     )
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from iogauge.core.text import because
 from iogauge.core.units import format_bytes
@@ -71,7 +70,7 @@ def client_cache(phase: PhaseView) -> Finding | None:
         guard = guard.saying(remedy="Choose a directory on storage")
         return guard.invalid(f"{_MEMORY}{because(kind.why)}")
     if access.o_direct and kind.honours_o_direct:
-        return _past_the_cache(phase, guard.ok("O_DIRECT"))
+        return _past_the_cache(phase, guard, "O_DIRECT")
     # Each node has a page cache, but containers of one kernel over one mount share one.
     page_caches = len({view.cache_id for view in case.evidence.views})
     apart = nodes > 1 and page_caches >= nodes
@@ -161,13 +160,12 @@ def _confirmed_offset(phase: PhaseView) -> float | None:
     return planned
 
 
-def _past_the_cache(phase: PhaseView, fine: Finding) -> Finding:
-    """Return ``fine`` for direct transfers, unless they left pages in the page cache."""
+def _past_the_cache(phase: PhaseView, guard: Guard, saw: str) -> Finding:
+    """Return a guard's answer to direct transfers, which must leave no pages in the page cache."""
     left = _left_in_memory(phase)
     if left:
-        guard = replace(CLIENT_CACHE, name=fine.name)
         return guard.saying(_NO_PAGES, _DROPPED).invalid(left)
-    return fine
+    return guard.ok(saw)
 
 
 def _left_in_memory(phase: PhaseView) -> str:
@@ -230,7 +228,7 @@ def write_back(phase: PhaseView) -> Finding | None:
     if kind.cache == "memory":
         return elsewhere.invalid(f"{saw}, {_MEMORY}{because(kind.why)}")
     if access.o_direct and kind.honours_o_direct:
-        return _past_the_cache(phase, guard.ok(saw))
+        return _past_the_cache(phase, guard, saw)
     if phase.bytes_per_node >= enough:
         return guard.ok(saw)
     if not access.fsync:

@@ -19,8 +19,11 @@ _MOST_ZEROS = 0.1
 
 #: fio's options for data that can be compressed, or found twice.
 _SHRINKS = (
-    *("buffer_compress_percentage", "dedupe_percentage"),
-    *("zero_buffers", "buffer_pattern", "verify_pattern"),
+    "buffer_compress_percentage",
+    "dedupe_percentage",
+    "zero_buffers",
+    "buffer_pattern",
+    "verify_pattern",
 )
 
 DATA = Guard(

@@ -130,15 +130,14 @@ MIN_SECONDS: dict[Tier, tuple[float, float]] = {
 
 _DURATION = Guard(
     name="G4 duration",
-    must="the shortest repetition lasts {daily:g} s in tier daily, {acceptance:g} s in acceptance".format(
-        **{tier: least for tier, (least, _) in MIN_SECONDS.items()}
-    ),
+    must=f"the shortest repetition lasts {MIN_SECONDS['daily'][0]:g} s in tier daily, {MIN_SECONDS['acceptance'][0]:g} s in "
+    "acceptance",
     remedy="Raise limits.case_bytes, limits.case_files or limits.phase_seconds",
     against="a: a write of 1 GiB that ended in a controller's cache after 0.4 s",
     seen_on="ext4, Lustre 2.17",
     limit="`limits.tier`",
-    more="Tier quick demands {:g} s, and gives a remark below {:g} s. A phase of IO500 that does not write gets remarks "
-    "only.".format(*MIN_SECONDS["quick"]),
+    more=f"Tier quick demands {MIN_SECONDS['quick'][0]:g} s, and gives a remark below {MIN_SECONDS['quick'][1]:g} s. A phase of "
+    "IO500 that does not write gets remarks only.",
 )
 
 

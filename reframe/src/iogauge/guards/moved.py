@@ -89,20 +89,6 @@ def _at_most(saw: str, count: float, *, exact: bool = False) -> Bounds:
     return BYTES.most(saw, count, exact=exact)
 
 
-def _of_tasks(
-    count: int, beside: int, confirms: bool, there: int | None = None
-) -> list[Bounds]:
-    """Return the bounds of the kernel, which moved ``count`` bytes for the tasks, up to ``beside`` of them beside their data.
-
-    Tasks also read programs. No more than ``there`` can have come from the target, if that is known.
-    """
-    moved, data = "the kernel moved for its tasks", count
-    if there is not None:
-        data = min(count, there)
-    fewest = BYTES_BESIDE.least(f"{moved} {format_bytes(data)}", data - beside)
-    return [_at_most(moved, count, exact=confirms), fewest]
-
-
 def _beside(phase: PhaseView, direction: str) -> int:
     """Return the bytes that whole pages, reading ahead and metadata may add to an execution of a phase."""
     end = READ_AHEAD if direction == "read" else PAGE
@@ -150,7 +136,7 @@ def _moved_by(execution: Execution, way: str) -> list[ReportedFigure]:
     if reported is None or not counts.witnesses:
         return []
     bounds, calls = list[Bounds](), list[ReportedFigure]()
-    if counts.speaks_of_tasks and execution.synchronous:
+    if execution.speaks_of_tasks and execution.synchronous:
         asked, source = counts.asked.way(way), "its tasks asked the kernel for"
         bounds.append(_at_most(source, asked))
         # MPI-IO merges what tasks transfer, and reads what others send.
@@ -161,7 +147,7 @@ def _moved_by(execution: Execution, way: str) -> list[ReportedFigure]:
                 saw = f"{source} {format_bytes(asked)}"
                 bounds.append(Bounds(saw, least=reported + 1))
             calls = _called(execution, way)
-    if counts.speaks_of_tasks and case.kind.accounts:
+    if execution.speaks_of_tasks and case.kind.accounts:
         bounds += _moved_for_tasks(execution, way, reported)
     bounds += _under_the_mount(execution, way)
     says = f"the tool {_DID[way]} {format_bytes(reported)}, as it says"
@@ -186,15 +172,19 @@ def _called(execution: Execution, way: str) -> list[ReportedFigure]:
 def _moved_for_tasks(execution: Execution, way: str, reported: int) -> list[Bounds]:
     """Return the bounds of the bytes that the kernel moved for the tasks."""
     case, counts = execution.case, execution.counts
-    beside, there = _beside(execution.view, way), None
+    moved, beside = counts.moved.way(way), _beside(execution.view, way)
+    data = moved
     if way == "read":
         if not execution.view.access.o_direct:
             # If memory is short, pages that were read ahead are dropped and fetched again.
             beside = max(beside, reported // _DROPPED)
         counted = counts.counted(case.counters)
         if counted:
-            there = counted.read
-    return _of_tasks(counts.moved.way(way), beside, bool(case.source), there)
+            # Tasks also read programs, which need not lie on the target.
+            data = min(moved, counted.read)
+    saw = "the kernel moved for its tasks"
+    fewest = BYTES_BESIDE.least(f"{saw} {format_bytes(data)}", data - beside)
+    return [_at_most(saw, moved, exact=bool(case.source)), fewest]
 
 
 def _under_the_mount(execution: Execution, way: str) -> list[Bounds]:

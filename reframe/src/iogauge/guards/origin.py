@@ -15,7 +15,7 @@ from iogauge.evidence.fingerprint import fold
 from iogauge.guards.finding import Finding, Guard
 from iogauge.guards.views import NO_COUNTS, CaseView, Execution, PhaseView
 from iogauge.node import between
-from iogauge.node.between import is_known, lie_of
+from iogauge.node.between import is_harmless, lie_of
 from iogauge.plan.case import DIR, REP, TOKEN, PhasePlan
 from iogauge.plan.stage import PhaseRun
 
@@ -225,7 +225,7 @@ def environment(case: CaseView) -> Finding | None:
         lie = lie_of(name)
         if lie:
             return _ENVIRONMENT.invalid(f"{name} ({source}), which {lie}")
-        if not is_known(name):
+        if not is_harmless(name):
             unknown.setdefault(name, f"{name} ({source})")
     if not unknown:
         return None

@@ -14,7 +14,7 @@ from iogauge.core.measurement import Metric, Phase, ToolOutput
 from iogauge.core.text import some
 from iogauge.core.vocabulary import Tier
 from iogauge.evidence.model import Evidence, tool_phases
-from iogauge.evidence.task_counters import TaskCounters
+from iogauge.evidence.task_counters import STARTING_BYTES, TaskCounters
 from iogauge.node.counters import Reading
 from iogauge.node.host import Load
 from iogauge.node.kinds import Kind, kind_of
@@ -23,6 +23,7 @@ from iogauge.node.mounts import option
 from iogauge.node.view import View
 from iogauge.plan.case import Access, CasePlan, PhasePlan
 from iogauge.plan.observations import TaskLine
+from iogauge.plan.stage import PhaseRun
 from iogauge.site.extras import PartitionExtras
 
 #: Bytes that the ends of a buffered operation may add: a page each, or what is read ahead by default.
@@ -105,7 +106,7 @@ class CaseView:
     def loaded(self) -> str:
         """Return which node had more work of others than cores, by its load before the run or at its end; empty if none had.
 
-        The load lags by a minute. It counts where nobody looked at the processors.
+        It lags by a minute.
         """
         cores = min(self.cores, default=self.extras.node.cores)
         for look in self._looks:
@@ -252,14 +253,17 @@ class PhaseView:
 
     @cached_property
     def busy(self) -> str:
-        """Return which node was busy with the work of others while the phase ran; empty if none was."""
-        busy = self.case.loaded
-        for execution in self.executions:
-            if execution.busy is not None:
-                busy = execution.busy
-            if execution.busy:
-                break
-        return busy
+        """Return which node was busy with the work of others while the phase ran; empty if none was.
+
+        The processors say it. The load counts where nobody looked at them in any execution.
+        """
+        looks = [look for run in self.executions for look in run.work_of_others]
+        if not looks:
+            return self.case.loaded
+        for host, others, idle in looks:
+            if others >= _WORK_OF_OTHERS and idle <= _IDLE:
+                return f"others kept {others:.0%} of the processors of {host} at work, and hardly any was idle"
+        return ""
 
     @property
     def timed(self) -> bool:
@@ -345,36 +349,70 @@ class Execution:
         return not looked or self.counts.counted(self.case.counters) is not None
 
     @property
-    def busy(self) -> str | None:
-        """Return how others kept the processors of a node at work while it ran; empty if they did not, None if unknown.
+    def work_of_others(self) -> list[tuple[str, float, float]]:
+        """Return nodes whose processors were looked at while it ran, with the shares of their time that others worked and that
+        they were idle.
 
         Containers of one kernel share its processors.
         """
-        if not self.counts.speaks_of_tasks:
-            return None
+        if not self.speaks_of_tasks:
+            return []
         by_kernel: dict[str, list[TaskLine]] = {}
         kernels = {view.host: view.cache_id for view in self.case.evidence.views}
         for line in self.counts.witnesses:
             kernel = kernels.get(line.host, line.host)
             by_kernel.setdefault(kernel, []).append(line)
-        found = None
+        shares = []
         for lines in by_kernel.values():
             looks = [line.processors for line in lines if line.processors]
             own = whole([line.ticks for line in lines])
-            if not looks or own is None:
-                continue
-            work, idle = looks[0]
-            others = (work - own) / max(1, work + idle)
-            if others >= _WORK_OF_OTHERS and idle <= _IDLE * (work + idle):
-                return f"others kept {others:.0%} of the processors of {lines[0].host} at work, and hardly any was idle"
-            found = ""
-        return found
+            if looks and own is not None:
+                work, idle = looks[0]
+                every = max(1, work + idle)
+                shares.append((lines[0].host, (work - own) / every, idle / every))
+        return shares
+
+    @property
+    def run(self) -> PhaseRun | None:
+        """Return what the job script saw of it; None if it saw nothing."""
+        plan = self.view.plan
+        runs = self.case.evidence.runs
+        return runs.get((self.repetition, plan.within or plan.name))
+
+    @property
+    def speaks_of_tasks(self) -> bool:
+        """Return whether the sums of the tasks count: every process has read its own libraries.
+
+        The kernel adds up children that were waited for. Some containers wait for none of theirs: then the agent on the first
+        node saw its first task ask for more.
+        """
+        asked, run, watched = self.counts.asked, self.run, 0
+        for instant in self.case.evidence.asked:
+            if run and run.started <= instant.time <= run.ended:
+                watched = max(watched, instant.bytes_moved)
+        known = asked.read + asked.written + STARTING_BYTES
+        return self.counts.of_tasks and asked.read > 0 and known >= watched
 
     @property
     def span(self) -> tuple[float, float] | None:
-        """Return when it began and ended on the first node; None if unknown."""
-        first = self.case.evidence.first
-        return self.counts.span(first.host if first else "")
+        """Return when it began and ended on the first node, in seconds since its boot; None if no task ran there.
+
+        Tasks began and ended while the job script waited for them. If their times are others, they have another clock (a time
+        namespace), and the script's count. Servers work for other nodes too: of them only the script knows it.
+        """
+        run, first = self.run, self.case.evidence.first
+        if run and not self.counts.of_tasks:
+            return run.started, run.ended
+        lines = [
+            line for line in self.counts.witnesses if first and line.host == first.host
+        ]
+        if not lines:
+            return None
+        began = min(line.started for line in lines)
+        ended = max(line.ended for line in lines)
+        if run and not run.started <= began <= ended <= run.ended:
+            return run.started, run.ended
+        return began, ended
 
     @property
     def fetched(self) -> int | None:
@@ -420,7 +458,7 @@ class Execution:
         The kernel does not know those of servers, nor any of a network's client. Some kernels
         count nothing. Then the tool's figure stands, or what the tasks asked for.
         """
-        if not self.counts.speaks_of_tasks:
+        if not self.speaks_of_tasks:
             return self.reported_bytes
         if self.case.kind.accounts:
             return self.counts.moved

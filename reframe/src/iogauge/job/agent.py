@@ -26,11 +26,10 @@ variable, see :func:`iogauge.core.paths.expand`.
 from __future__ import annotations
 
 import os
-import sys
 from typing import TYPE_CHECKING, Any
 
 from iogauge.core.paths import expand
-from iogauge.core.text import visible
+from iogauge.core.text import complain
 
 if TYPE_CHECKING:
     from iogauge.workspace.removal import Progress
@@ -62,16 +61,14 @@ def _facts(directory: str, out: str) -> int:
         }
         _answer(out, answer)
     except (OSError, ValueError) as error:
-        print(visible(f"iogauge: facts: left out: {error}"), file=sys.stderr)
+        complain(f"iogauge: facts: left out: {error}")
     return 0
 
 
 def _progress(directory: str) -> Progress:
     from iogauge.workspace.removal import Progress
 
-    return Progress(
-        directory, lambda text: print(visible(text), file=sys.stderr, flush=True)
-    )
+    return Progress(directory, complain)
 
 
 def _remove(directory: str, seconds: float) -> int:
@@ -79,13 +76,12 @@ def _remove(directory: str, seconds: float) -> int:
     from iogauge.workspace.directory import remove_case
 
     for message in processes.end(directory):
-        print(visible(f"iogauge: {message}"), file=sys.stderr, flush=True)
+        complain(f"iogauge: {message}")
     if not os.path.lexists(directory):
-        text = (
+        complain(
             f"iogauge: {directory} was gone before this job could remove it: if its file system is not mounted "
             "any more, what was written lies there still; remove it with iogauge clean when it is"
         )
-        print(visible(text), file=sys.stderr, flush=True)
     remove_case(directory, seconds=seconds or None, report=_progress(directory))
     return 0
 
@@ -158,9 +154,9 @@ def main(argv: list[str]) -> int:
     try:
         status = _command(argv)
     except (OSError, ValueError) as error:
-        print(visible(f"iogauge: {' '.join(argv[:1])}: {error}"), file=sys.stderr)
+        complain(f"iogauge: {' '.join(argv[:1])}: {error}")
         return 1
     if status is not None:
         return status
-    print(visible(f"iogauge: {argv}: not a command of the agent"), file=sys.stderr)
+    complain(f"iogauge: {argv}: not a command of the agent")
     return 2

@@ -15,7 +15,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from iogauge.core import processes
-from iogauge.core.text import visible
+from iogauge.core.text import complain, say
+from iogauge.core.untrusted import read_json
 from iogauge.job.control_pipe import ControlPipe
 from iogauge.job.node_agent import begin_lease, server_here
 from iogauge.job.opening import prepare
@@ -70,16 +71,16 @@ def open_case(order_file: str, run: Callable[[list[str]], int]) -> int:
 
     ``run`` runs one of the agent's commands and returns its exit status.
     """
-    order = JobOrder.from_json(json.loads(Path(order_file).read_text(encoding="utf-8")))
+    order = JobOrder.from_json(read_json(order_file))
     with contextlib.ExitStack() as leaving:
         opened = prepare(order, leaving)
         Path(OPENED).write_text(json.dumps(opened.to_json()), encoding="utf-8")
         if opened.failed:
-            print(visible(f"iogauge: {opened.failed}"), file=sys.stderr)
+            complain(f"iogauge: {opened.failed}")
             return 1
         reasons = [*opened.refused, *filter(None, [opened.occupied])]
         for reason in reasons:
-            print(visible(f"{REFUSAL}{reason}"), file=sys.stderr)
+            complain(f"{REFUSAL}{reason}")
         if reasons:
             return REFUSED
         agent = _LeadAgent(order, opened, run)
@@ -125,7 +126,7 @@ class _LeadAgent:
             leaving.callback(self._pipe.close)
         except OSError as error:
             why = f"no named pipe in the stage directory: {error}"
-            _say(f"iogauge: no counters of this node: {why}")
+            say(f"iogauge: no counters of this node: {why}")
             with contextlib.suppress(OSError):
                 note(UNCOUNTED, why)
         waiting = b""
@@ -167,7 +168,7 @@ class _LeadAgent:
         try:
             return self._obey(word, number, words)
         except (OSError, ValueError) as error:
-            _say(f"iogauge: {word}: {error}")
+            say(f"iogauge: {word}: {error}")
             return False
 
     def _obey(self, word: str, number: str, words: str) -> bool:
@@ -186,7 +187,7 @@ class _LeadAgent:
                 note_found(os.environ["IOG_DIR"])
                 path = os.environ["IOG_DIR"]
                 # The script waits for lines: it does not give up a slow removal that reports progress.
-                directory.empty_case(path, report=removal.Progress(path, _say))
+                directory.empty_case(path, report=removal.Progress(path, say))
             case "sample":
                 after, _, place = words.partition(" ")
                 self._sampler.take(int(number), after, place)
@@ -213,9 +214,4 @@ class _LeadAgent:
             with contextlib.redirect_stderr(sys.stdout):
                 return self._run(words) == 0
 
-        return processes.attended(work, 0, lambda: _say(ALIVE))
-
-
-def _say(text: str) -> None:
-    """Print a line for the job script to pass on."""
-    print(visible(text), flush=True)
+        return processes.attended(work, 0, lambda: say(ALIVE))

@@ -5,18 +5,17 @@ from __future__ import annotations
 import contextlib
 import os
 import select
-import sys
 import threading
 from collections.abc import Iterator
 
 from iogauge.core.paths import expand
-from iogauge.core.text import visible
+from iogauge.core.text import complain, say
 from iogauge.plan.observations import LOST, note
 from iogauge.plan.stage import JobOrder
 from iogauge.workspace import lock
 
 
-def _ended(seconds: float | None = None) -> bool:
+def _ended(seconds: float) -> bool:
     """Sleep for ``seconds``, or until the job script ends or is gone with all its children."""
     return bool(select.select([0], [], [], seconds)[0])
 
@@ -50,7 +49,7 @@ def hold(order: JobOrder, place: str, leaving: contextlib.ExitStack) -> None:
 
 
 def _say(text: str) -> None:
-    print(visible(f"iogauge: lock: {text}"), flush=True)
+    say(f"iogauge: lock: {text}")
 
 
 @contextlib.contextmanager
@@ -67,8 +66,7 @@ def _beating(held: lock.Lock, lease_s: float) -> Iterator[None]:
                 if kept and not held.beat() and not done.is_set():
                     kept = False
                     now = lock.standing(held.place) or "nobody"
-                    text = f"iogauge: lock: lost; held now by {now}"
-                    print(visible(text), file=sys.stderr, flush=True)
+                    complain(f"iogauge: lock: lost; held now by {now}")
 
     threading.Thread(target=beat, daemon=True).start()
     try:

@@ -12,7 +12,6 @@ import re
 import select
 import signal
 import socket
-import sys
 import threading
 import time
 from collections import Counter
@@ -21,7 +20,7 @@ from types import FrameType
 
 from iogauge.core import processes
 from iogauge.core.paths import expand
-from iogauge.core.text import visible
+from iogauge.core.text import complain, say
 from iogauge.job.control_pipe import AGENT, ControlPipe
 from iogauge.job.target import look_again
 from iogauge.plan import observations
@@ -76,7 +75,7 @@ def attend(stage: str, directory: str, program: str, interface: str) -> int:
         observations.append("")
     except OSError as error:
         why = f"every node must see the stage directory: {error.strerror}"
-        print(visible(f"iogauge: {host} cannot write {stage}: {why}"), file=sys.stderr)
+        complain(f"iogauge: {host} cannot write {stage}: {why}")
         return 1
     front = os.getpid()
     child = os.fork()
@@ -136,8 +135,7 @@ class _NodeAgent:
         what = "agent"
         if self._program:
             what = f"{self._name} server"
-        text = f"iogauge: {what} failed on {host}: {self._why}"
-        print(visible(text), file=sys.stderr)
+        complain(f"iogauge: {what} failed on {host}: {self._why}")
         return 1
 
     def _answer(self, pipe: ControlPipe | None) -> None:
@@ -191,7 +189,7 @@ def await_all(nodes: int, tool: str, launcher: int, seconds: float) -> int:
             found = reader.read()
             refusals = [text for _, _, text in found.each(observations.REFUSES, str)]
             for text in refusals:
-                print(visible(f"{files.REFUSAL}{text}"))
+                say(f"{files.REFUSAL}{text}")
             if refusals:
                 return files.REFUSED
             there = set(found.by_host(files.VIEW))
@@ -230,7 +228,7 @@ def _apart(tool: str, served: dict[str, str]) -> bool:
     for address, count in used.items():
         if count > 1:
             why = f"several nodes serve at {address}; name their interface in extras.interface"
-            print(visible(f"iogauge: {tool} servers failed: {why}"))
+            say(f"iogauge: {tool} servers failed: {why}")
             return True
     return False
 
@@ -242,20 +240,20 @@ def _complain(
     lines = Path(files.AGENTS_ERRORS).read_text(errors="replace").splitlines()
     own = [line for line in lines if line.startswith("iogauge: ")]
     for line in own or lines[-3:]:
-        print(visible(line))
+        say(line)
     for host in sorted(served.keys() - there):
         where = f"{served[host]}, which cannot be reached from {os.uname().nodename}"
-        print(visible(f"iogauge: {host} serves at {where}"))
+        say(f"iogauge: {host} serves at {where}")
     with contextlib.suppress(OSError):
         hosts = re.findall(r"(?m)^(\S+)", Path(files.HOSTFILE).read_text())
         silent = sorted(set(hosts) - there)
-        print(visible(f"iogauge: no answer of {', '.join(silent)}"))
+        say(f"iogauge: no answer of {', '.join(silent)}")
     what = "agents"
     if tool:
         what = f"{tool} servers"
     names = ", ".join(sorted(there)) or "none"
     answered = f"{len(there)} of {nodes} nodes answered {why} ({names})"
-    print(visible(f"iogauge: {what} failed: {answered}"))
+    say(f"iogauge: {what} failed: {answered}")
 
 
 def _write(found: observations.NodeObservations) -> None:

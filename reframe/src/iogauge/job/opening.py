@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from iogauge.core import processes
 from iogauge.core.paths import expand
-from iogauge.core.text import visible
+from iogauge.core.text import say
 from iogauge.guards.finding import Finding, Outcome, refusals
 from iogauge.guards.preflight import identity
 from iogauge.job import locking, looking
@@ -118,5 +118,5 @@ def _findings(view: View, seen: Directory | None, order: JobOrder) -> list[Findi
 
 def restore_settings(folder: str) -> int:
     for done in checksums.restore(Path(folder)):
-        print(visible(f"iogauge: put back: {done}"))
+        say(f"iogauge: put back: {done}")
     return 0

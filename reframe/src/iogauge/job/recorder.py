@@ -163,7 +163,8 @@ class Recorder:
         self._logs = {what: _Log(what, self._lines) for what in kinds}
         self._output = ""
         self._close_until = 0.0
-        self._task: int | None = None
+        #: The process of the first task; 0 before it runs.
+        self._task = 0
         self._program, self._looks_at_task = "", 0
         self._asked_before = self._asked_most = (0, 0)
         self._held_by: int | None = None
@@ -186,9 +187,9 @@ class Recorder:
     def begin(self, output: str = "", server: int | None = None) -> None:
         """Look often for a while: a phase begins. Its tool prints to the file ``output``, or its ``server`` does the work."""
         self._output = output
-        self._task, self._looks_at_task = server, 0
+        self._task, self._looks_at_task = server or 0, 0
         # A server has worked in earlier phases.
-        self._asked_before = asked_by(self._task_tree(_MANY_PROCESSES))
+        self._asked_before = asked_by(_tree(self._task, _MANY_PROCESSES))
         self._asked_most = 0, 0
         for _ in range(_TRIES):
             if self.look():
@@ -251,7 +252,7 @@ class Recorder:
         most = _MOST_PROCESSES
         if self.pause_s == _PAUSE_S:
             most = _MANY_PROCESSES
-        processes = self._task_tree(most)
+        processes = _tree(self._task, most)
         asked = asked_by(processes)
         if not processes or self._late(now):
             return
@@ -266,16 +267,10 @@ class Recorder:
             if program != self._program:
                 self._program, self._looks_at_task = program, 0
         self._looks_at_task += 1
-        if self._looks_at_task == _ALL_AT and self._task is not None:
+        if self._looks_at_task == _ALL_AT:
             processes = tasks_beside(self._task)[-_MOST_PROCESSES:]
         if self._looks_at_task in _LIBRARIES_AT:
             self._logs[LOADED].note(now, of_processes(processes))
-
-    def _task_tree(self, most: int) -> list[int]:
-        """Return the first task's processes, up to a number."""
-        if self._task is None:
-            return []
-        return _tree(self._task, most)
 
     def _inodes(self) -> int:
         """Return the inodes in use, 0 if the file system does not count them."""

@@ -4,7 +4,6 @@ On Lustre: put files on storage targets, note layouts, switch checksums.
 
 from __future__ import annotations
 
-import json
 import os
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Any
 
 from iogauge.core import processes
 from iogauge.core.paths import expand
+from iogauge.core.untrusted import read_json
 from iogauge.guards import expected
 from iogauge.guards.finding import Finding, Outcome, refusals
 from iogauge.guards.preflight import identity
@@ -50,8 +50,8 @@ def look_again(path: str) -> tuple[View, str]:
     may see another file system there. Raises OSError if it sees the right one without it.
     """
     view = replace(look(existing_parent(path)), path=path)
-    order = JobOrder.from_json(json.loads(Path(ORDER).read_text(encoding="utf-8")))
-    opened = Opened.from_json(json.loads(Path(OPENED).read_text(encoding="utf-8")))
+    order = JobOrder.from_json(read_json(ORDER))
+    opened = Opened.from_json(read_json(OPENED))
     found = identity(order, [*filter(None, [opened.view]), view])
     if found.outcome is Outcome.INVALID:
         return view, str(found)
@@ -69,7 +69,7 @@ def pin(pins_file: str, directory: str) -> dict[str, Any]:
     The storage targets are those of the look before the first byte. Files must not exist yet. Where
     they landed is read after they are written.
     """
-    pins = Pins.from_json(json.loads(Path(pins_file).read_text(encoding="utf-8")))
+    pins = Pins.from_json(read_json(pins_file))
     placed = place(pins, _targets())
     paths = {name: os.path.join(directory, name) for name in pins.names}
     for path in paths.values():
@@ -91,7 +91,7 @@ def pin(pins_file: str, directory: str) -> dict[str, Any]:
 
 def _targets() -> tuple[StorageTarget, ...]:
     """Return the storage targets that this case was opened with; raises OSError, ValueError."""
-    opened = Opened.from_json(json.loads(Path(OPENED).read_text(encoding="utf-8")))
+    opened = Opened.from_json(read_json(OPENED))
     if opened.view is None:
         return ()
     return opened.view.targets

@@ -13,6 +13,7 @@ from iogauge.core import commands
 from iogauge.core.text import text_digest
 from iogauge.core.untrusted import read_bytes
 from iogauge.core.vocabulary import FIO, IOR, MDTEST, Fingerprint
+from iogauge.node.kernel import text
 
 #: Variables whose libraries the loader puts in front of all others (ld.so(8)), and its file.
 _VARIABLES = ("LD_PRELOAD", "LD_AUDIT")
@@ -84,9 +85,9 @@ def lie_of(library: str) -> str:
     return ""
 
 
-def is_known(library: str) -> bool:
-    """Return whether a library is known, as lying or as harmless."""
-    return bool(lie_of(library)) or _is(_HARMLESS, library)
+def is_harmless(library: str) -> bool:
+    """Return whether a library is known to make no figure untrue."""
+    return _is(_HARMLESS, library)
 
 
 def handed_on(environ: Mapping[str, str]) -> dict[str, str]:
@@ -101,16 +102,11 @@ def preloaded(environ: Mapping[str, str], root: Path = Path("/")) -> Fingerprint
     values names joined by colons. A source without a library gets no key.
     """
     texts = {name: environ.get(name, "") for name in _VARIABLES}
-    with contextlib.suppress(OSError):
-        lines = (
-            (root / "etc" / _FILE)
-            .read_text(encoding="utf-8", errors="replace")
-            .splitlines()
-        )
-        texts[_FILE] = " ".join(line.partition("#")[0] for line in lines)
+    lines = text(root, "etc", _FILE).splitlines()
+    texts[_FILE] = " ".join(line.partition("#")[0] for line in lines)
     facts: Fingerprint = {}
-    for source, text in texts.items():
-        names = [os.path.basename(path) for path in re.split(r"[\s:]+", text) if path]
+    for source, paths in texts.items():
+        names = [os.path.basename(path) for path in re.split(r"[\s:]+", paths) if path]
         if names:
             facts[PRELOAD + source] = ":".join(dict.fromkeys(names))
     return facts
@@ -133,11 +129,9 @@ def of_processes(pids: Iterable[int]) -> Fingerprint:
     found = []
     for pid in pids:
         environ = {}
-        with contextlib.suppress(OSError):
-            content = read_bytes(f"/proc/{pid}/environ").decode(errors="replace")
-            for entry in content.split("\0"):
-                name, _, value = entry.partition("=")
-                environ[name] = value
+        for entry in text(f"/proc/{pid}/environ").split("\0"):
+            name, _, value = entry.partition("=")
+            environ[name] = value
         # A container has files of its own.
         found.append(preloaded(environ, Path(f"/proc/{pid}/root")))
     return joined(found)
@@ -160,5 +154,6 @@ def script(tool: str, environ: Mapping[str, str]) -> Fingerprint:
     with open(path, "rb") as file:
         if file.read(2) != b"#!":
             return {}
-        text = "#!" + file.read(1 << 20).decode("utf-8", "replace")
-    return {f"{SCRIPT}{tool}": f"{text.splitlines()[0][:80]} ({text_digest(text)})"}
+        content = "#!" + file.read(1 << 20).decode("utf-8", "replace")
+    first = content.splitlines()[0][:80]
+    return {f"{SCRIPT}{tool}": f"{first} ({text_digest(content)})"}
