@@ -115,52 +115,6 @@ def test_kill_leaves_and_clean_removes(running):
     assert second.rc == 0 and "nothing to remove" in second.out
 
 
-def test_job_alone_stops_its_tool_and_tidies_up(running):
-    """As under a batch system: the session is gone, and only the job script is told to end."""
-    rig, arguments = running
-    process = start_and_wait(rig, arguments)
-    os.kill(process.pid, signal.SIGKILL)
-    process.communicate(timeout=600)
-    scripts = [p for p in processes("rfm_job.sh") if p in processes(str(rig.base))]
-    os.kill(min(scripts), signal.SIGTERM)
-    wait_for(lambda: not processes(str(rig.base)), 20, "job and tools to end")
-    # The session's own directory and marker are the session's to remove, or the janitor's.
-    assert [p.name for p in rig.leftovers() if not p.is_dir()] == [".iogauge-session"]
-    assert rig.iogauge("clean").rc == 0
-    rig.assert_clean()
-
-
-def test_what_is_not_provably_ours_is_not_touched(make_rig):
-    """No marker: left alone. Links below a session are removed, and not followed."""
-    rig = make_rig()
-    user = rig.target / "iogauge" / directory.user_name()
-    session, outside = user / "20260101T000000-host-1", rig.target / "outside"
-    for folder in (session, outside):
-        folder.mkdir(parents=True)
-        (folder / "data").write_text("precious")
-    (session / "link").symlink_to(outside)
-    words = ("clean", "--all", "--target", str(rig.target))
-    assert rig.iogauge(*words).rc == 0
-    assert (session / "data").read_text() == "precious"
-    (session / ".iogauge-session").write_text("{}")
-    done = rig.iogauge(*words)
-    assert done.rc == 0 and "removed: " in done.out, done.out
-    assert not session.exists()
-    assert (outside / "data").read_text() == "precious"
-
-
-def test_what_lay_there_before_stays(make_rig):
-    """A target with files of its own, and another user's session, is as it was."""
-    rig = make_rig()
-    other = rig.target / "iogauge" / "somebody" / "session"
-    other.mkdir(parents=True)
-    (other / "data").write_text("theirs")
-    (rig.target / "data").write_text("mine")
-    before = sorted(rig.target.rglob("*"))
-    rig.run(*RANDOM_READ)
-    assert sorted(rig.target.rglob("*")) == before
-
-
 WRITE, READ, FSYNC = "write", "read", "fsync"
 MDTEST = ("-n", "MdtestHard")
 #: A case whose read takes four seconds, and nothing else long.
@@ -389,20 +343,6 @@ class TestKilled:
         nothing_runs_on(rig)
         rig.assert_clean()  # what the job left, the session has removed
 
-    def test_what_keeps_the_lock(self, rig):
-        process = self.begin(rig)
-        kill(*those(rig, "job/start.py", "open"))
-        run = rig.finish(process)
-        run.shows_no_pass()
-        # It would have looked at the contents, too.
-        assert run.record["verdict"] == "INVALID", run.record["reason"] + run.out
-        told = [
-            f["saw"] for f in run.record["findings"] if f["outcome"] == "contaminated"
-        ]
-        assert any("was killed before it could tell" in saw for saw in told), told
-        nothing_runs_on(rig)
-        rig.assert_clean()
-
     def test_reframe_below_our_own_command(self, rig):
         """The cases that had passed do not make a success of it."""
         rig.write_references(GENEROUS)
@@ -608,19 +548,6 @@ def test_a_lock_is_not_broken_for_ever_on_a_target_that_stops_answering(
 LONG_READ = ["-n", "FioRandomRead%block=4"]
 
 
-def intervals(run):
-    """From the beginning of the first phase to the end of the last, for each case."""
-    found = []
-    for file in run.stage.rglob("phases.tsv"):
-        times = [
-            float(t)
-            for line in file.read_text().splitlines()
-            for t in line.split("\t")[3:5]
-        ]
-        found.append((min(times), max(times)))
-    return found
-
-
 def begin(rig, *words, **environment):
     return rig.start(command(*words), **environment)
 
@@ -649,28 +576,6 @@ def keeper_of(rig):
     """The process that keeps the lock of a rig's target."""
     holder = lock.standing(str(rig.target))
     return int(holder.details["processes"][0][0])
-
-
-def test_two_sessions_at_once_measure_one_after_the_other(make_rig):
-    first = make_rig()
-    second = make_rig(target=first.target)
-    running = [begin(rig, *RANDOM_READ) for rig in (first, second)]
-    runs = [
-        rig.finish(process)
-        for rig, process in zip((first, second), running, strict=True)
-    ]
-    for run in runs:
-        assert {record["verdict"] for record in run.records} <= {
-            "UNREFERENCED",
-            "UNSTABLE",
-        }, run.out
-        said = {f["saw"] for f in run.record["findings"] if f["guard"] == "G19"}
-        assert "the lock of the target was held throughout" in said
-        # No more than half of the job's ten minutes, whatever limits.lock_wait says.
-        assert json.loads(run.file("case.json").read_text())["lock_wait_s"] == 300
-    (one,), (other,) = map(intervals, runs)
-    assert one[1] <= other[0] or other[1] <= one[0]
-    first.assert_clean()
 
 
 def test_who_waits_too_long_is_contaminated_and_names_the_holder(pair):

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from e2e.rig import MIB, RANDOM_READ, Run, flat, processes
+from e2e.rig import MIB, RANDOM_READ, Run, flat
 from e2e.test_loads import HEADER
 from iogauge.workspace import directory
 
@@ -64,15 +64,6 @@ def test_somebody_elses_directory_until_it_is_allowed(rig):
     (rig.target / ".iogauge-allowed").write_text("type: nfs\n")
     plan = rig.iogauge("run", "--dry-run", *RANDOM_READ)
     assert plan.rc == 1 and "allows nfs from anywhere" in flat(plan.out), plan.out
-
-
-def test_a_path_through_a_link(rig):
-    real = rig.base / "real"
-    rig.target.rename(real)
-    rig.target.symlink_to(real)
-    refused_everywhere(rig, f"{rig.target} is a symbolic link")
-    assert rig.iogauge("site", "allow", str(rig.target)).rc == 1
-    assert list(real.iterdir()) == []
 
 
 # --- the janitor ------------------------------------------------------------------------------------
@@ -140,35 +131,6 @@ def test_a_name_of_a_record_that_leads_elsewhere_is_no_file(rig):
     assert not [
         path for path in rig.home.rglob("*") if path.is_file() and "passwd" in path.name
     ]
-
-
-# --- a run that writes while names are swapped --------------------------------------------------------
-
-
-@pytest.fixture
-def precious(rig):
-    folder = rig.base / "precious"
-    folder.mkdir()
-    (folder / "data").write_text("precious")
-    yield folder
-    assert (folder / "data").read_text() == "precious"
-    assert [path.name for path in folder.iterdir()] == ["data"]
-
-
-def test_a_case_whose_directory_is_swapped_for_a_link_removes_only_its_own(
-    rig, precious
-):
-    """The tool itself puts a link in the place of the case's directory, just before the job ends."""
-    rig.program(
-        "fio",
-        f'd=$(echo {rig.target}/iogauge/*/*/Fio*)\n"$real" "$@"; rc=$?\n'
-        f'case "$*" in *randread*) mv "$d" "$d.aside"; ln -s {precious} "$d" ;; esac\nexit $rc',
-    )
-    run = rig.run(*RANDOM_READ)
-    assert not processes(str(rig.base))
-    # The session removes its directory, with the link in it as a name.
-    rig.assert_clean()
-    assert run.records
 
 
 # --- the directory watched all the time  ----------------------------------------------------------

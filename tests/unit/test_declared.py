@@ -119,7 +119,7 @@ def test_wide_bounds(tmp_path, monkeypatch, leaf, refused):
 # --- references: beside the ceiling ---------------------------------------------------------------
 
 
-def test_the_job_is_told_how_many_storage_targets_there_are():
+def test_the_job_is_told_how_many_storage_targets_there_are_and_how_long_to_wait_for_its_lock():
     servers = {"count": 1, "nic": "100 GB/s"}
     topology = {"source": "x", "servers": servers, "targets": 4}
     job = SimpleNamespace(
@@ -130,3 +130,5 @@ def test_the_job_is_told_how_many_storage_targets_there_are():
             "session", "case"
         )
         assert order.targets == told
+        # Half of the job's time at most.
+        assert order.lock_wait_s == 300
