@@ -211,12 +211,12 @@ def _renew(
         index.execute(f"PRAGMA user_version = {_VERSION}")
         index.execute("INSERT INTO history VALUES (?)", (str(folder),))
     writer = _Writer(index)
-    if not writer.follow(folder, _states(known) if known else {}, files):
+    if not writer.follow(folder, files):
         # A line that has gone may have a copy in a file that did not count: all files are read.
         for table in ("run", "damage", "file"):
             index.execute(f"DELETE FROM {table}")
         writer = _Writer(index)
-        writer.follow(folder, {}, files)
+        writer.follow(folder, files)
     index.executescript(_INDEXES)
     series.assign(index, sorted(writer.lines))
     index.commit()
@@ -248,42 +248,27 @@ class _Writer:
             self.digests.add(digest)
             self.record = max(self.record, record)
 
-    def follow(
-        self, folder: Path, before: Mapping[str, State], files: Mapping[str, State]
-    ) -> bool:
-        """Read the session files that have changed; return whether all lines of before are still there."""
-        forgotten: set[int] = set()
-        for path, state in before.items():
-            if files.get(path) != state:
-                forgotten |= self.forget(path)
+    def follow(self, folder: Path, files: Mapping[str, State]) -> bool:
+        """Read the session files that are new or have grown; return whether all that was read before is still there."""
+        before = _states(self.index)
+        are_there = before.keys() <= files.keys()
         for path, state in files.items():
-            if before.get(path) != state:
-                self.read(folder, path, state)
+            if are_there and before.get(path) != state:
+                are_there = self.read(folder, path, state)
         self.finish()
-        return forgotten <= self.digests
+        return are_there
 
-    def forget(self, path: str) -> set[int]:
-        """Remove a session file and its records; return the digests of their lines."""
-        key = ("file", (path,))
-        file = (self.ids.pop(key),)
-        held = "SELECT digest, place FROM run WHERE file = ?"
-        rows = self.index.execute(held, file).fetchall()
-        digests = {digest for digest, _ in rows}
-        self.digests -= digests
-        for place in {place for _, place in rows}:
-            of_place = "SELECT line FROM place WHERE id = ?"
-            self.lines.update(*self.index.execute(of_place, (place,)))
-        for table in ("run", "damage"):
-            self.index.execute(f"DELETE FROM {table} WHERE file = ?", file)
-        self.index.execute("DELETE FROM file WHERE id = ?", file)
-        return digests
-
-    def read(self, folder: Path, path: str, state: State) -> None:
-        """Add the records of a session file."""
+    def read(self, folder: Path, path: str, state: State) -> bool:
+        """Add the new records of a session file; return whether those that were read before are in their places."""
         file = self._id("file", (path,))
+        of_file = "SELECT start, digest FROM run WHERE file = ?"
+        missing = set(self.index.execute(of_file, (file,)))
+        self.index.execute("DELETE FROM damage WHERE file = ?", (file,))
         try:
             for line in read_lines(folder / path):
-                problem = self._add(line, file)
+                digest = _digest(line.text)
+                missing.discard((line.start, digest))
+                problem = self._add(line, digest, file)
                 if problem:
                     self._damaged(file, line.number, problem)
         except OSError as error:
@@ -292,24 +277,24 @@ class _Writer:
         self.index.execute(
             "UPDATE file SET size = ?, changed = ? WHERE id = ?", (*state, file)
         )
+        return not missing
 
     def _damaged(self, file: int | None, line: int, problem: str) -> None:
         self.index.execute("INSERT INTO damage VALUES (?, ?, ?)", (file, line, problem))
 
-    def _add(self, line: Line, file: int | None) -> str:
+    def _add(self, line: Line, digest: int, file: int | None) -> str:
         """Add a record, if its line is no copy; return what is wrong with it."""
         values = line.values
         if isinstance(values, Damaged):
             return values.problem
+        if digest in self.digests:  # a copy
+            return ""
         try:
             record = Record.from_json(values)
             time = microseconds(record.time)
             name, content = self._fingerprint(record)
         except (TypeError, ValueError, RecursionError) as error:
             return str(error)
-        digest = _digest(line.text)
-        if digest in self.digests:  # a copy
-            return ""
         self.digests.add(digest)
         self.lines.add(record.line)
         self.record += 1

@@ -128,13 +128,9 @@ def _storable(values: Iterable[Any]) -> list[Any]:
     return stored
 
 
-def fingerprints(
-    history: sqlite3.Connection, ids: Iterable[str] | None = None
-) -> dict[str, Mapping[str, Any]]:
-    """Return the content of fingerprints by their ids (None: all); ids that no record has are left out."""
-    chosen = Condition("1") if ids is None else among("name", sorted(ids))
-    question = f"SELECT name, content FROM fingerprint WHERE {chosen.text}"
-    found = history.execute(question, chosen.values)
+def fingerprints(history: sqlite3.Connection) -> dict[str, Mapping[str, Any]]:
+    """Return the content of all fingerprints by their ids."""
+    found = history.execute("SELECT name, content FROM fingerprint")
     return {name: json.loads(content) for name, content in found}
 
 

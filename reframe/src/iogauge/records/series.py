@@ -42,7 +42,8 @@ def series_of_line(records: Sequence[Measured]) -> list[str]:
     names = _rejoined(records)
     for key in DIVIDING:
         values = [_value(record.fingerprint, key) for record in records]
-        names = _divided(names, values, key == FILE_SYSTEM)
+        if len(set(values)) > 1:
+            names = _divided(names, values, key == FILE_SYSTEM)
     return names
 
 
@@ -98,12 +99,11 @@ def _divided(
 
 #: Rows of a line in order of time.
 _OF_LINE = """
-SELECT run.rowid, record, series.name, fingerprint FROM place CROSS JOIN run ON run.place = place.id
-JOIN series ON series.id = run.own WHERE place.line = ? ORDER BY time, run.file, start, position
+SELECT run.rowid, record, own.name, series.name, fingerprint FROM place CROSS JOIN run ON run.place = place.id
+JOIN series AS own ON own.id = run.own JOIN series ON series.id = run.series
+WHERE place.line = ? ORDER BY time, run.file, start, position
 """
-_KINDS = """
-SELECT DISTINCT own, series, fingerprint FROM place CROSS JOIN run ON run.place = place.id WHERE place.line = ?
-"""
+_SET = "UPDATE run SET series = (SELECT id FROM series WHERE name = ?) WHERE rowid = ?"
 
 
 def assign(index: sqlite3.Connection, lines: Iterable[str]) -> None:
@@ -112,42 +112,17 @@ def assign(index: sqlite3.Connection, lines: Iterable[str]) -> None:
     for number, content in index.execute("SELECT id, content FROM fingerprint"):
         contents[number] = json.loads(content)
     for line in lines:
-        kinds = list(index.execute(_KINDS, (line,)))
-        if not _simple(kinds, contents):
-            _assign(index, line, contents)
-
-
-def _simple(
-    kinds: Sequence[tuple[int, int, int | None]],
-    contents: Mapping[int | None, Fingerprint],
-) -> bool:
-    """Return whether the records of a line have the series that they name: nothing is unanswered, no two values differ."""
-    known: dict[tuple[int, str], str] = {}
-    for own, current, number in kinds:
-        fingerprint = contents[number]
-        if own != current or unanswered(fingerprint):
-            return False
-        for key in DIVIDING:
-            value = _value(fingerprint, key)
-            if value is not None and known.setdefault((own, key), value) != value:
-                return False
-    return True
-
-
-def _assign(
-    index: sqlite3.Connection, line: str, contents: Mapping[int | None, Fingerprint]
-) -> None:
-    rows_of: dict[int, list[int]] = {}
-    records: list[Measured] = []
-    for row, record, own, number in index.execute(_OF_LINE, (line,)):
-        if record not in rows_of:
-            rows_of[record] = []
-            records.append(Measured(own, contents[number]))
-        rows_of[record].append(row)
-    for rows, name in zip(rows_of.values(), series_of_line(records), strict=True):
-        index.execute("INSERT OR IGNORE INTO series (name) VALUES (?)", (name,))
-        for row in rows:
-            index.execute(_SET, (name, row))
-
-
-_SET = "UPDATE run SET series = (SELECT id FROM series WHERE name = ?) WHERE rowid = ?"
+        rows_of: dict[int, list[tuple[int, str]]] = {}
+        records: list[Measured] = []
+        for row, record, own, current, number in index.execute(_OF_LINE, (line,)):
+            if record not in rows_of:
+                rows_of[record] = []
+                records.append(Measured(own, contents[number]))
+            rows_of[record].append((row, current))
+        for rows, name in zip(rows_of.values(), series_of_line(records), strict=True):
+            for row, current in rows:
+                if current != name:
+                    index.execute(
+                        "INSERT OR IGNORE INTO series (name) VALUES (?)", (name,)
+                    )
+                    index.execute(_SET, (name, row))
