@@ -75,6 +75,7 @@ def g1(
     nodes=1,
     offset=None,
     said=None,
+    shifts=1,
     o_direct=False,
     kind="ext4",
     size=4 * GIB,
@@ -89,6 +90,7 @@ def g1(
         "read",
         o_direct=o_direct,
         task_offset=offset,
+        shifts=shifts,
         evict=bool(emptied),
         data_bytes=size and size * nodes,
     )
@@ -118,6 +120,7 @@ IOR_SAID = {"clients per node": 2, "taskPerNodeOffset": 1, "reorderTasks": 1}
     [
         (g1(nodes=2, offset=1), "readers shifted by 1 of 2 nodes"),
         (g1(nodes=2, offset=1, said=IOR_SAID), "readers shifted by 1 of 2 nodes"),
+        (g1(nodes=3, offset=1, shifts=2), "readers shifted by 2 of 3 nodes"),
         (g1(size=32 * GIB), "V = 32 GiB per node, M = 16 GiB"),
         (
             g1(EMPTY, EMPTY),
@@ -147,6 +150,11 @@ def test_g1_believes(finding, saw):
         (
             g1(nodes=2, offset=1, said={**IOR_SAID, "clients per node": 4}),
             "shifted by 0 of 2 node(s)",
+            "limits.case_bytes to",
+        ),
+        (
+            g1(nodes=2, offset=1, shifts=2),
+            "shifted by 2 of 2 node(s)",
             "limits.case_bytes to",
         ),
         (

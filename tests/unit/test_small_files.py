@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from iogauge.cases.mdtest import MdtestCheck
+from iogauge.cases.mdtest import MdtestCheck, reading
 from iogauge.core.measurement import Phase, ToolOutput
 from iogauge.plan.case import Access, PhasePlan
 from support.extras import extras
@@ -38,3 +38,11 @@ def test_reads_of_small_files_claim_bytes(target, claims, monkeypatch):
     assert counted.parse is not None
     (phase,) = counted.parse(SimpleNamespace()).phases
     assert phase.bytes_moved == (DATA if claims else None)
+
+
+@pytest.mark.parametrize(("nodes", "shifted"), [(1, 0), (2, 0), (3, 2), (4, 2)])
+def test_files_are_read_on_another_node_or_from_an_emptied_page_cache(nodes, shifted):
+    """mdtest shifts its tasks by a node before the stat, and once more before the read."""
+    access = reading(nodes)
+    assert (access.task_offset or 0) * access.shifts == shifted
+    assert access.evict == (shifted % nodes == 0)

@@ -2,9 +2,10 @@
 
 mdtest creates, stats, reads and removes, each in its own execution.
 The parameters are IO500's. A later phase reads the number of created items from the stonewall
-status file. ``-N 1`` shifts the tasks by one node between phases. On one node tasks cannot be
-shifted. Data are then read after the page cache was emptied. Stat is left out: it would measure the
-client's own cache, which an ordinary user cannot empty.
+status file. ``-N 1`` shifts the tasks by one node before the stat, and once more before the read. On
+one node tasks cannot be shifted, and on two the read comes back to who wrote. Data are then read after
+the page cache was emptied. On one node stat is left out: it would measure the client's own cache, which
+an ordinary user cannot empty.
 """
 
 from collections.abc import Callable, Mapping
@@ -35,6 +36,13 @@ _METADATA: Final = Access(direction="metadata")
 
 def _parse(printed: Printed) -> ToolOutput:
     return parse(printed.result, printed.ranks)
+
+
+def reading(nodes: int) -> Access:
+    """Return how files are read on so many nodes; two shifts on two nodes come back to who wrote them."""
+    if nodes < 3:
+        return Access(direction="read", evict=True)
+    return Access(direction="read", task_offset=1, shifts=2)
 
 
 def _counting(file_bytes: int) -> Callable[[Printed], ToolOutput]:
@@ -98,14 +106,13 @@ class MdtestCheck(StorageCheck):
                 lays_out=self.layout is not None,
             )
         ]
-        shift = Access(direction="read", evict=True)
-        if self.nodes >= 2:
-            shift = Access(direction="read", task_offset=1)
-            if STAT in self.promise():
-                access = replace(_METADATA, task_offset=1)
-                phases.append(self._phase("stat", STAT, access, stat=True))
+        if self.nodes >= 2 and STAT in self.promise():
+            access = replace(_METADATA, task_offset=1)
+            phases.append(self._phase("stat", STAT, access, stat=True))
         if self.file_bytes:
-            read = self._phase("read", READ, shift, read=True, verify_read=True)
+            read = self._phase(
+                "read", READ, reading(self.nodes), read=True, verify_read=True
+            )
             phases.append(self._counted(read))
             held_bytes = max(held_bytes, 4096 * files)
         remove = self._phase("remove", REMOVE, _METADATA, remove=True)

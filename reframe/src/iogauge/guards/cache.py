@@ -157,7 +157,7 @@ def _confirmed_offset(phase: PhaseView) -> float | None:
             shift /= per_node
         if shift != planned:
             return None
-    return planned
+    return planned * phase.access.shifts
 
 
 def _past_the_cache(phase: PhaseView, guard: Guard, saw: str) -> Finding:

@@ -37,6 +37,8 @@ class Access:
     fsync: bool = False
     #: Nodes by which readers are shifted against the writers; None: they are not.
     task_offset: int | None = None
+    #: How often the tool has shifted them by then: mdtest does so before the stat, and once more before the read.
+    shifts: int = 1
     #: The page cache is emptied before the phase.
     evict: bool = False
     #: The limit to which the phase drives a healthy target: the ceiling, times the site's efficiency, can then serve as a
