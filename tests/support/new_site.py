@@ -1,6 +1,6 @@
 """A new site as `site new` finds it, without what a test does not name."""
 
-from iogauge_extras.newsite.found import Site
+from iogauge_extras.newsite import found
 
 
 def site(*targets, **more):
@@ -11,12 +11,11 @@ def site(*targets, **more):
         "host": "login1",
         "day": "2026-11-22",
         "slurm": None,
-        "queue": None,
-        "nodes": 1,
+        "queue": found.this_machine(),
         "features": ("fio", "ior", "mdtest"),
         "mpirun": True,
         "modules": (),
         "modules_system": "",
         "targets": targets,
     }
-    return Site(**plain | more)
+    return found.Site(**plain | more)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from iogauge.cli import host, nodes, planning, queues
+from iogauge.cli import check, host, nodes, planning, queues
 from iogauge.cli.answers import Place
 from iogauge.cli.app import app
 from iogauge.node.kinds import Below
@@ -29,7 +29,7 @@ def view(**more):
 
 def of_target(path):
     place = extras(target={"path": str(path), "type": "ext4"})
-    return list(host.of_target(Place({}, {"name": "p"}, place)))
+    return list(check._of_target(place.target))
 
 
 def test_what_dead_sessions_left_is_named(tmp_path):
@@ -101,7 +101,7 @@ def test_jobs_that_would_never_start(place, said, tmp_path, monkeypatch):
     lines = "batch*|4|2|32|257000|3:00:00|up\\nlong|4|2|32|257000|infinite|up\\n"
     script(tmp_path / "sinfo", f"#!/bin/sh\nprintf '{lines}'\n")
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    found = [f"{line.text} -> {line.remedy}" for line in queues.of_partition(place)]
+    found = [f"{line.text} -> {line.remedy}" for line in queues.start(place)]
     assert len(found) == bool(said)
     assert all(said in text for text in found)
 
@@ -119,7 +119,7 @@ def test_nodes_are_asked_what_they_lack(tmp_path, monkeypatch):
     monkeypatch.setenv("IOGAUGE_HOME", str(tmp_path / "home"))
     path = tmp_path / "data"
     place = on_slurm(target={"path": str(path), "type": "ext4"})
-    found = {line.state: line.text for line in nodes.of_partition(place)}
+    found = {line.state: line.text for line in nodes.lack(place)}
     assert found["problem"] == f"n2: does not see the target {path}"
     assert found["ok"] == "2 answered: n1, n2"
 

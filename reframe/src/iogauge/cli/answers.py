@@ -1,12 +1,11 @@
-"""Probes of ``iogauge check`` and their answers.
+"""Questions of ``iogauge check`` and their answers.
 
-A probe is one function with its question and what is expected. It yields an answer for each thing that it found, with what
-to do.
+A question is a row of a table in check: what is asked, what is expected, and the function that yields an answer for each thing that it
+found, with what to do.
 """
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
@@ -22,7 +21,7 @@ State = Literal["ok", "detail", "note", "problem"]
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a probe found out about one thing."""
+    """What was found out about one thing."""
 
     state: State
     #: What was looked at, such as ``target /scratch``.
@@ -31,7 +30,7 @@ class Answer:
     text: str
     #: What to do.
     remedy: str = ""
-    #: What the probe asked, and what it expected; set by the probe.
+    #: What was asked, and what was expected; from the question.
     question: str = ""
     expected: str = ""
 
@@ -60,29 +59,15 @@ class Place:
         return self.partition["scheduler"] == "local" and not self.extras.hosts
 
 
-Asks = Callable[..., Iterable[Answer]]
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A question of check."""
 
-
-def probe(question: str, expected: str) -> Callable[[Asks], Asks]:
-    """Return a decorator for a function that finds out, which adds its question to its answers."""
-
-    def of(find_out: Asks) -> Asks:
-        @functools.wraps(find_out)
-        def asked(*place: Any) -> Iterator[Answer]:
-            for answer in find_out(*place):
-                yield replace(answer, question=question, expected=expected)
-
-        return asked
-
-    return of
-
-
-def ask(probes: Iterable[Asks], *place: Any) -> list[Answer]:
-    """Return the answers of several probes about one place."""
-    answers: list[Answer] = []
-    for find_out in probes:
-        answers += find_out(*place)
-    return answers
+    #: What it is about, which decides what ``find`` takes.
+    about: str
+    asks: str
+    expects: str
+    find: Callable[..., Iterable[Answer]]
 
 
 def objections(

@@ -4,28 +4,27 @@ from __future__ import annotations
 
 import json
 import socket
-import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import typer
 
 from iogauge.cli import host, nodes, queues
-from iogauge.cli.answers import Answer, Place, State, ask, probe, show_answers
-from iogauge.cli.planning import against, at_targets, no_site, planned_cases
+from iogauge.cli.answers import Answer, Place, Question, State, show_answers
+from iogauge.cli.planning import Planned, against, at_targets, no_site, planned_cases
 from iogauge.cli.screen import say, slip, slips
-from iogauge.core import registry, vocabulary
-from iogauge.core.text import count, visible_lines
+from iogauge.core import processes, registry, vocabulary
+from iogauge.core.text import after, count, visible_lines
 from iogauge.core.units import duration, format_bytes
-from iogauge.plan.stage import PlannedCase
-from iogauge.records import selected
+from iogauge.node.view import look
 from iogauge.site import folders, programs, settings
-from iogauge.site.extras import PartitionExtras
+from iogauge.site.extras import PartitionExtras, Target
 
 
-@dataclass(slots=True)
+@dataclass
 class SitePlace:
     """A site as its files describe it."""
 
@@ -34,8 +33,6 @@ class SitePlace:
     here: bool
     settings: dict[str, Any]
     mistakes: Sequence[object]
-    #: The cases that can run, once a dry run has found them.
-    cases: Sequence[PlannedCase] = ()
 
     @property
     def subject(self) -> str:
@@ -52,21 +49,37 @@ class SitePlace:
                 found.append(Place(self.settings, partition, extras))
         return found
 
+    @cached_property
+    def planned(self) -> Planned:
+        """Return what a dry run finds of its cases."""
+        return planned_cases([f"--system={self.folder.name}"])
 
-@probe(
-    "Are the site's files right?", "no mistakes, and references that a number can miss"
-)
-def files(site: SitePlace) -> Iterator[Answer]:
-    """Read the settings and the references."""
+
+def _second_sites(of_host: Sequence[Path]) -> Iterator[Answer]:
+    """Yield an answer for each further site whose hostnames claim this host."""
+    for other in of_host[1:]:
+        yield Answer(
+            "problem",
+            f"site {other.name}",
+            f"its hostnames claim this host too, and {of_host[0].name} is selected here",
+            f"narrow the hostnames of one, or name a site: --system={other.name}",
+        )
+
+
+def _clients(place: Place) -> Iterator[Answer]:
+    """Ask the clients of a partition, by an extra."""
+    with slips(registry.Missing):
+        ask_clients = registry.load("iogauge_answers", "clients.of_partition")
+    yield from ask_clients(place)
+
+
+def _files(site: SitePlace) -> Iterator[Answer]:
+    """Yield the mistakes in the settings and the references."""
     for mistake in site.mistakes:
         yield Answer("problem", site.subject, str(mistake), "correct the file")
 
 
-@probe(
-    "Does PATH have what the environments offer?",
-    "a program for each feature of an environment without modules",
-)
-def features(site: SitePlace) -> Iterator[Answer]:
+def _features(site: SitePlace) -> Iterator[Answer]:
     """Compare features with the programs on PATH, if cases run here."""
     if not any(place.is_local for place in site.places):
         return
@@ -74,28 +87,19 @@ def features(site: SitePlace) -> Iterator[Answer]:
         brings = {"modules", "prepare_cmds", "env_vars", "extras"} & set(environment)
         lacks = set(environment.get("features", ())) - set(programs.machine().features)
         if lacks and not brings:
-            text = f"features names {', '.join(sorted(lacks))}, which no program on PATH has"
-            subject = f"environment {environment['name']}"
-            remedy = "install it, or leave the feature out"
-            yield Answer("note", subject, text, remedy)
+            yield Answer(
+                "note",
+                f"environment {environment['name']}",
+                f"features names {', '.join(sorted(lacks))}, which no program on PATH has",
+                "install it, or leave the feature out",
+            )
 
 
-@probe(
-    "Would its cases run?",
-    "references that fit cases, time limits that suffice, room on the target",
-)
-def of_cases(site: SitePlace) -> Iterator[Answer]:
+def _cases(site: SitePlace) -> Iterator[Answer]:
     """Look at what a dry run of all cases refuses or doubts."""
-    if site.mistakes:
+    if site.mistakes or site.folder.name == folders.LOCAL:
         return
-    with tempfile.TemporaryDirectory(prefix="iogauge-notes-") as scratch:
-        file = Path(scratch, "notes")
-        file.touch()
-        cases, unable = planned_cases([f"--system={site.folder.name}"], file)
-        _, noted = selected.noted(file.read_text(encoding="utf-8"))
-    site.cases = cases
-    if site.folder.name == folders.LOCAL:
-        return
+    cases, unable, noted = site.planned
     for kind, line in unable:
         state: State = "note"
         if kind == vocabulary.OF_SITE or not cases:
@@ -105,7 +109,7 @@ def of_cases(site: SitePlace) -> Iterator[Answer]:
         if kind != vocabulary.OF_REFERENCE or not cases:
             yield Answer(state, site.subject, line)
     values: dict[str, list[Any]] = {}
-    for case in noted.values():
+    for case in noted:
         values.setdefault(case.check, []).append(case.values)
     for mistake in settings.unfitting(site.folder, values):
         yield Answer("problem", site.subject, str(mistake))
@@ -114,6 +118,97 @@ def of_cases(site: SitePlace) -> Iterator[Answer]:
         for is_seen, lines in at_targets(cases):
             if is_seen:
                 yield from lines
+
+
+#: All questions: about what, what is asked, what is expected, and what finds the answers.
+QUESTIONS: Final = (
+    Question(
+        "host",
+        "Where do records and logs go?",
+        "a directory in which this user may make files",
+        host.state_directory,
+    ),
+    Question(
+        "host",
+        "Which programs measure?",
+        "ior, mdtest, fio and mpirun on PATH, as their names say",
+        host.tools,
+    ),
+    Question(
+        "sites of the host",
+        "Which site has this host?",
+        "one, by its hostnames",
+        _second_sites,
+    ),
+    Question(
+        "nodes",
+        "Will the scheduler start the jobs?",
+        "its program on PATH, a queue with their nodes and their time",
+        queues.start,
+    ),
+    Question(
+        "nodes",
+        "Do the nodes have what cases need?",
+        "clone, state and target in sight, modules that load, the tools on PATH",
+        nodes.lack,
+    ),
+    Question(
+        "target",
+        "What is mounted at the target?",
+        "a file system that shows which one it is",
+        host.file_system,
+    ),
+    Question(
+        "target",
+        "Does the target keep what it promises?",
+        "no cache below O_DIRECT, fsync that waits for storage, no compression",
+        host.promises,
+    ),
+    Question(
+        "target",
+        "May cases write, and is the target free?",
+        "your own or an allowed directory that no session holds",
+        host.permitted,
+    ),
+    Question(
+        "this node",
+        "Are the nodes as they are declared?",
+        "cores, memory and settings of the site's file",
+        host.declared,
+    ),
+    Question(
+        "clients",
+        "Are all clients well, and do they agree?",
+        "alike mounts that answer in 2 s, one clock, and what POSIX says of files that others use",
+        _clients,
+    ),
+    Question(
+        "files",
+        "Are the site's files right?",
+        "no mistakes, and references that a number can miss",
+        _files,
+    ),
+    Question(
+        "cases",
+        "Does PATH have what the environments offer?",
+        "a program for each feature of an environment without modules",
+        _features,
+    ),
+    Question(
+        "cases",
+        "Would its cases run?",
+        "references that fit cases, time limits that suffice, room on the target",
+        _cases,
+    ),
+)
+
+
+def _ask(about: str, *things: object) -> Iterator[Answer]:
+    """Yield the answers to all questions about one thing."""
+    for question in QUESTIONS:
+        if question.about == about:
+            for answer in question.find(*things):
+                yield replace(answer, question=question.asks, expected=question.expects)
 
 
 def check(
@@ -143,12 +238,7 @@ def check(
     """
     every = folders.site_folders(*folders.site_dirs())
     known = [folder.name for folder in every]
-    asked = list(names or ())
-    if system:
-        asked.append(system)
-    for name in asked:
-        if name not in known:
-            raise slip(no_site(name, known))
+    asked = _named([*(names or ()), system], known)
     of_host: list[Path] = []
     if not files_only:
         of_host = folders.sites_of_host(every, socket.gethostname())
@@ -158,7 +248,8 @@ def check(
             asked = known
     answers: list[Answer] = []
     if not (clients or files_only):
-        answers = [*ask(host.OF_HOST), *_of_second_sites(of_host)]
+        answers += _ask("host")
+        answers += _ask("sites of the host", of_host)
     sites = []
     for folder in every:
         site = SitePlace(folder, folder in of_host, *settings.read_site(folder))
@@ -167,71 +258,77 @@ def check(
         site.here |= claims == ["^$"] and not files_only
         if folder.name in asked:
             sites.append(site)
-            answers += _of_clients(site) if clients else _of_site(site)
+            answers += _of_site(site, clients)
         elif not (names or system or clients):
-            answers += files(site)
-    summaries = [_summary(site, clients) for site in sites]
-    raise typer.Exit(_show(answers, summaries, everything, as_json))
+            answers += _ask("files", site)
+    if as_json:
+        raise typer.Exit(_print_json(answers))
+    problems = show_answers(answers, everything)
+    if problems:
+        say(f"not ready: {count(problems, 'thing')} to do", "bold red")
+        raise typer.Exit(1)
+    for site in sites:
+        say(f"ready: {_summary(site, clients)}", "green")
 
 
-def _of_clients(site: SitePlace) -> Iterator[Answer]:
-    """Yield the answers about the site's files and the clients of each partition."""
-    yield from files(site)
-    with slips(registry.Missing):
-        for place in site.places:
-            yield from registry.load("iogauge_answers", "clients.of_partition")(place)
+def _named(names: Sequence[str], known: Sequence[str]) -> list[str]:
+    """Return the sites that the user names; end the command at one that does not exist."""
+    named = [name for name in names if name]
+    for name in named:
+        if name not in known:
+            raise slip(no_site(name, known))
+    return named
 
 
-def _of_site(site: SitePlace) -> Iterator[Answer]:
-    """Yield the answers about a site: its partitions, its files, its cases."""
+def _of_site(site: SitePlace, clients: bool) -> Iterator[Answer]:
+    """Yield the answers about a site's partitions, or about their clients alone, then about its files and its cases."""
     for place in site.places:
-        yield from _of_partition(place)
-    yield from files(site)
-    yield from features(site)
-    yield from of_cases(site)
-
-
-@probe("Which site has this host?", "one, by its hostnames")
-def _of_second_sites(of_host: Sequence[Path]) -> Iterator[Answer]:
-    """Yield an answer for each further site whose hostnames claim this host."""
-    for other in of_host[1:]:
-        text = (
-            f"its hostnames claim this host too, and {of_host[0].name} is selected here"
-        )
-        remedy = f"narrow the hostnames of one, or name a site: --system={other.name}"
-        yield Answer("problem", f"site {other.name}", text, remedy)
+        if clients:
+            yield from _ask("clients", place)
+        else:
+            yield from _of_partition(place)
+    yield from _ask("files", site)
+    if not clients:
+        yield from _ask("cases", site)
 
 
 def _of_partition(place: Place) -> Iterator[Answer]:
     """Yield the answers about a partition: if its nodes answer, they decide, and this host may see another target."""
-    yield from queues.of_partition(place)
-    of_nodes = list(nodes.of_partition(place))
+    of_nodes = [*_ask("nodes", place)]
+    yield from of_nodes
     decided = any(line.state == "ok" for line in of_nodes)
-    for line in host.of_target(place):
+    for line in _of_target(place.extras.target):
         if decided and line.state == "problem":
             line = replace(line, state="note", text=f"on this host: {line.text}")
         yield line
-    yield from of_nodes
-    yield from host.declared_nodes(place)
+    yield from _ask("this node", place)
 
 
-def _show(
-    answers: Sequence[Answer], summaries: Sequence[str], everything: bool, as_json: bool
-) -> int:
-    """Print the answers, then the word; return the exit status."""
-    if as_json:
-        shown = [asdict(line) for line in dict.fromkeys(answers)]
-        ready = not any(line.state == "problem" for line in answers)
-        text = json.dumps({"ready": ready, "answers": shown}, indent=1)
-        typer.echo(visible_lines(text))
-        return int(not ready)
-    problems = show_answers(answers, everything)
-    if problems:
-        say(f"not ready: {count(problems, 'thing')} to do", "bold red")
-        return 1
-    for text in summaries:
-        say(f"ready: {text}", "green")
-    return 0
+def _of_target(target: Target) -> Iterator[Answer]:
+    """Yield the answers about a target as this host sees it, from a process that storage may hang."""
+    subject = f"target {target.path}"
+    if target.of_job:
+        yield Answer("note", subject, "made for each job: only a job sees it")
+        return
+
+    def look_and_ask() -> list[Answer]:
+        return [*_ask("target", target, look(target.path))]
+
+    try:
+        yield from processes.call_in_time(target.path, look_and_ask)
+    except OSError as error:
+        text = after(target.path, error.strerror or str(error))
+        remedy = "correct target.path, or look on a node that mounts it"
+        yield Answer("problem", subject, text, remedy)
+
+
+def _print_json(answers: Sequence[Answer]) -> int:
+    """Print every answer, each once, with its question; return the exit status."""
+    shown = [asdict(line) for line in dict.fromkeys(answers)]
+    ready = not any(line.state == "problem" for line in answers)
+    text = json.dumps({"ready": ready, "answers": shown}, indent=1)
+    typer.echo(visible_lines(text))
+    return int(not ready)
 
 
 def _summary(site: SitePlace, clients: bool) -> str:
@@ -245,13 +342,14 @@ def _summary(site: SitePlace, clients: bool) -> str:
         )
     if clients:
         return f"{name}: clients are well (--all says what was asked)"
-    if not site.cases:
+    cases = site.planned.cases
+    if not cases:
         return f"{name}: no case can run here"
-    seconds = sum(case.cost.seconds for case in site.cases)
-    held = max(case.order.held_bytes for case in site.cases)
+    seconds = sum(case.cost.seconds for case in cases)
+    held = max(case.order.held_bytes for case in cases)
     if name == folders.LOCAL:
         where = ""
     return (
-        f"{name}: {count(len(site.cases), 'case')} can run; all take {duration(seconds)}, "
+        f"{name}: {count(len(cases), 'case')} can run; all take {duration(seconds)}, "
         f"with at most {format_bytes(held)} on the target. Next: iogauge run{where} -t quick"
     )

@@ -1,4 +1,4 @@
-"""Probes of this host: where records go, the programs, and a target as this host sees it."""
+"""What this host is asked: where records go, the programs, a target as this host sees it, and its own hardware."""
 
 from __future__ import annotations
 
@@ -7,10 +7,8 @@ import os
 import socket
 from collections.abc import Iterator
 from functools import partial
-from typing import Final
 
-from iogauge.cli.answers import Answer, Place, ask, objections, probe
-from iogauge.core import processes
+from iogauge.cli.answers import Answer, Place, objections
 from iogauge.core.paths import state_dir
 from iogauge.core.text import after
 from iogauge.core.units import format_bytes
@@ -21,28 +19,27 @@ from iogauge.node.host import usable_cores
 from iogauge.node.kernel import memory_bytes
 from iogauge.node.kinds import kind_of
 from iogauge.node.layers import loop_remedy
-from iogauge.node.view import View, look
+from iogauge.node.view import View
 from iogauge.site import programs
 from iogauge.site.extras import Target
 from iogauge.workspace import directory, lock, permission
 
 
-@probe("Where do records and logs go?", "a directory in which this user may make files")
 def state_directory() -> Iterator[Answer]:
     """Look at the directory of records, stage files and logs."""
     place = state_dir()
     above = next(path for path in (place, *place.parents) if path.exists())
     if os.access(above, os.W_OK | os.X_OK):
         yield Answer("ok", "state", f"records and logs go to {place}")
-        return
-    text = f"{place}: user {getpass.getuser()} may not write there"
-    remedy = "set IOGAUGE_HOME to a directory of your own, with an absolute path"
-    yield Answer("problem", "state", text, remedy)
+    else:
+        yield Answer(
+            "problem",
+            "state",
+            f"{place}: user {getpass.getuser()} may not write there",
+            "set IOGAUGE_HOME to a directory of your own, with an absolute path",
+        )
 
 
-@probe(
-    "Which programs measure?", "ior, mdtest, fio and mpirun on PATH, as their names say"
-)
 def tools() -> Iterator[Answer]:
     """Look at the programs that cases of this suite need."""
     here = programs.machine().programs
@@ -62,11 +59,6 @@ def tools() -> Iterator[Answer]:
             yield Answer("ok", name, text)
 
 
-#: Probes of this host.
-OF_HOST: Final = (state_directory, tools)
-
-
-@probe("What is mounted at the target?", "a file system that shows which one it is")
 def file_system(target: Target, view: View) -> Iterator[Answer]:
     """Look at what is mounted; whether it is as declared is asked for each case."""
     subject = f"target {target.path}"
@@ -80,33 +72,38 @@ def file_system(target: Target, view: View) -> Iterator[Answer]:
     if view.uuid:
         yield Answer("ok", subject, f"UUID {view.uuid} (target.uuid)")
     else:
-        text = f"{kind} shows no UUID: if another file system is mounted there, iogauge does not notice"
-        yield Answer("note", subject, text, f"declare target.source: {source}")
+        yield Answer(
+            "note",
+            subject,
+            f"{kind} shows no UUID: if another file system is mounted there, iogauge does not notice",
+            f"declare target.source: {source}",
+        )
 
 
-@probe(
-    "Does the target keep what it promises?",
-    "no cache below O_DIRECT, fsync that waits for storage, no compression",
-)
 def promises(target: Target, view: View) -> Iterator[Answer]:
     """Look at what the stack below the mount takes away."""
     note = partial(Answer, "note", f"target {target.path}")
     kind = view.mount.type
     known = kind_of(kind).over(view.below)
     if known.cache == "memory":
-        text = f"memory, not storage ({known.why or kind}): every figure is INVALID"
-        yield note(text, "choose a directory on storage")
+        yield note(
+            f"memory, not storage ({known.why or kind}): every figure is INVALID",
+            "choose a directory on storage",
+        )
     elif known.why:
         text = f"reads may come from a cache, O_DIRECT or not ({known.why})"
         remedy = "use two nodes or more, data of twice the memory, or another directory"
         yield note(text, loop_remedy(known.why) or remedy)
     elif known.cache != "page-cache":
-        text = f"a client of {kind} keeps data in a cache that iogauge cannot check: buffered reads on one node are INVALID"
-        remedy = "use two nodes or more, or say what is true: target.cache, target.honours_o_direct"
-        yield note(text, remedy)
+        yield note(
+            f"a client of {kind} keeps data in a cache that iogauge cannot check: buffered reads on one node are INVALID",
+            "use two nodes or more, or say what is true: target.cache, target.honours_o_direct",
+        )
     if known.unsynced:
-        text = f"fsync does not wait for storage ({known.unsynced}): writes and metadata are INVALID"
-        yield note(text, "choose another directory")
+        yield note(
+            f"fsync does not wait for storage ({known.unsynced}): writes and metadata are INVALID",
+            "choose another directory",
+        )
     shrinks = view.below.compresses
     if shrinks and not target.compresses:
         text = f"G18 data: data may be compressed, or stored once ({shrinks})"
@@ -128,10 +125,6 @@ def not_writable(path: str, options: str = "") -> Answer:
     return Answer("problem", f"target {path}", text, remedy)
 
 
-@probe(
-    "May cases write, and is the target free?",
-    "your own or an allowed directory that no session holds",
-)
 def permitted(target: Target, view: View) -> Iterator[Answer]:
     """Look at the permission, the lock, and what dead sessions have left."""
     path = target.path
@@ -139,9 +132,12 @@ def permitted(target: Target, view: View) -> Iterator[Answer]:
     try:
         allowed = permission.reason(path)
     except OSError as error:
-        remedy = "set IOGAUGE_TARGET to a directory of your own, or correct target.path of the site"
-        text = after(path, error.strerror or str(error))
-        yield Answer("problem", subject, text, remedy)
+        yield Answer(
+            "problem",
+            subject,
+            after(path, error.strerror or str(error)),
+            "set IOGAUGE_TARGET to a directory of your own, or correct target.path of the site",
+        )
         return
     if os.access(path, os.W_OK | os.X_OK):
         yield Answer("ok", subject, f"allowed: {allowed}")
@@ -164,39 +160,19 @@ def permitted(target: Target, view: View) -> Iterator[Answer]:
         yield Answer("note", subject, text, "run: iogauge clean")
 
 
-def _look(target: Target) -> list[Answer]:
-    return ask((file_system, promises, permitted), target, look(target.path))
-
-
-def of_target(place: Place) -> Iterator[Answer]:
-    """Ask the probes of a partition's target in a process that storage may hang."""
-    target = place.extras.target
-    subject = f"target {target.path}"
-    if target.of_job:
-        yield Answer("note", subject, "made for each job: only a job sees it")
-        return
-    try:
-        yield from processes.call_in_time(target.path, partial(_look, target))
-    except OSError as error:
-        remedy = "correct target.path, or look on a node that mounts it"
-        text = after(target.path, error.strerror or str(error))
-        yield Answer("problem", subject, text, remedy)
-
-
-@probe(
-    "Are the nodes as they are declared?",
-    "cores, memory and settings of the site's file",
-)
-def declared_nodes(place: Place) -> Iterator[Answer]:
+def declared(place: Place) -> Iterator[Answer]:
     """Compare this host with the declared node, if the partition's cases run here."""
     extras = place.extras
     if not place.is_local:
         return
     subject = f"partition {place.name}"
     if extras.scale.nodes > 1:
-        text = f"scale.nodes is {extras.scale.nodes}, and the scheduler local starts all tasks on this host"
-        remedy = "name a scheduler, or the nodes (extras.hosts)"
-        yield Answer("problem", subject, text, remedy)
+        yield Answer(
+            "problem",
+            subject,
+            f"scale.nodes is {extras.scale.nodes}, and the scheduler local starts all tasks on this host",
+            "name a scheduler, or the nodes (extras.hosts)",
+        )
     findings = [declared_node(extras.node, [usable_cores()], [memory_bytes()])]
     if extras.expect:
         facts = inventory.collect(extras.target.path)

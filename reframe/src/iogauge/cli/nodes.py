@@ -1,4 +1,4 @@
-"""Probes of the nodes of a partition: one launch asks each of them a table of questions."""
+"""What the nodes of a partition lack: one launch asks each of them a table of questions."""
 
 from __future__ import annotations
 
@@ -9,11 +9,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from iogauge.cli.answers import Answer, Place, probe
+from iogauge.cli.answers import Answer, Place
 from iogauge.core import commands
 from iogauge.core.paths import project_root, state_dir
 from iogauge.core.text import some, visible
 from iogauge.site.extras import PartitionExtras
+
+#: Tools that cases need on every node.
+_TOOLS: Final = ("ior", "mdtest", "fio")
 
 #: Seconds for nodes to be given, and for all of them to answer.
 _GIVEN: Final = 30
@@ -92,8 +95,6 @@ def _questions(place: Place) -> Iterator[NodeQuestion]:
         )
 
 
-_TOOLS: Final = ("ior", "mdtest", "fio")
-
 #: How a node answers: a line with its name, and a line for each question that it does not meet.
 _SAY: Final = """
 h=$(hostname 2>/dev/null || uname -n)
@@ -102,11 +103,7 @@ echo "iogauge|$h|"
 """
 
 
-@probe(
-    "Do the nodes have what cases need?",
-    "clone, state and target in sight, modules that load, the tools on PATH",
-)
-def of_partition(place: Place) -> Iterator[Answer]:
+def lack(place: Place) -> Iterator[Answer]:
     """Ask the nodes of a partition of Slurm, or of a list of hosts."""
     subject = f"nodes of {place.name}"
     words = launch(place.partition, place.extras)

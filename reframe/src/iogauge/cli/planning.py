@@ -15,7 +15,7 @@ from contextlib import closing
 from functools import partial
 from pathlib import Path
 from statistics import median
-from typing import Final
+from typing import Final, NamedTuple
 
 import typer
 
@@ -33,7 +33,7 @@ from iogauge.plan.bounds import MEASURED
 from iogauge.plan.stage import FOOTPRINT, PlannedCase
 from iogauge.records import names, query, selected
 from iogauge.records.record import Record, short_name
-from iogauge.records.selected import Selected, Unmeasured, selection
+from iogauge.records.selected import NotedCase, Selected, Unmeasured, selection
 from iogauge.report import endings, plan_table, undone
 from iogauge.report.undone import Unable
 from iogauge.site import folders, machine, settings
@@ -323,21 +323,27 @@ def _measured_speed(arguments: Sequence[str]) -> float:
     return speed
 
 
-def planned_cases(
-    arguments: list[str], notes: Path | None = None
-) -> tuple[list[PlannedCase], list[Unable]]:
-    """Return the footprints of the cases that ReFrame's arguments select, found by a dry run.
+class Planned(NamedTuple):
+    """What a dry run finds of the cases that ReFrame's arguments select."""
 
-    The reasons say which cases cannot run, or why there is none; they are empty if all can. The run
-    writes what :func:`iogauge.records.selected.noted` reads into the file ``notes``.
-    """
+    #: Footprints of the cases that can run.
+    cases: list[PlannedCase]
+    #: Which cases cannot run, or why there is none; empty if all can.
+    unable: list[Unable]
+    #: All cases, before ReFrame's options change them.
+    noted: list[NotedCase]
+
+
+def planned_cases(arguments: list[str]) -> Planned:
+    """Return what a dry run finds of the cases that ReFrame's arguments select."""
     with tempfile.TemporaryDirectory(prefix="iogauge-plan-") as scratch:
         # Nothing runs, so ReFrame need not wait between the cases.
         quick = {"RFM_POLL_RATE_MAX": "100000", "IOGAUGE_HOME": scratch}
         quick["IOGAUGE_GATE"] = "0"  # a plan is no gate, whatever asks for it
         quick[MEASURED] = str(_measured_speed(arguments))
-        if notes:
-            quick[selected.LISTING] = str(notes)
+        notes = Path(scratch, "notes")
+        notes.touch()
+        quick[selected.LISTING] = str(notes)
         report = Path(scratch, "report.json")
         words = ["--nocolor", "--prefix", scratch, *arguments, "--dry-run"]
         words += ["--exec-policy=serial", "--report-file", str(report)]
@@ -349,12 +355,15 @@ def planned_cases(
         reasons: list[Unable] = []
         with contextlib.suppress(OSError, ValueError):
             reasons = undone.unable(report)
-    if status != 0:
-        return cases, reasons or [Unable("", output[-4000:] + errors[-4000:])]
-    if not cases:
-        text = f"{errors}no case is selected: see what 'iogauge run -l' shows"
-        return cases, [Unable("", text)]
-    return cases, []
+        _, noted = selected.noted(notes.read_text(encoding="utf-8"))
+    if status == 0:
+        reasons = []
+        if not cases:
+            text = f"{errors}no case is selected: see what 'iogauge run -l' shows"
+            reasons = [Unable("", text)]
+    elif not reasons:
+        reasons = [Unable("", output[-4000:] + errors[-4000:])]
+    return Planned(cases, reasons, [*noted.values()])
 
 
 #: ReFrame's options that select cases; each takes a value.
@@ -389,7 +398,7 @@ def plan(arguments: list[str]) -> bool:
     say_target(arguments)
     chosen = selected_by(arguments)
     demand_cases(arguments, chosen)
-    cases, unable = planned_cases(arguments)
+    cases, unable, _ = planned_cases(arguments)
     if cases:
         show(plan_table.table(cases))
         for line in plan_table.remarks(cases):

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import argparse
 import re
 import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from iogauge.cli.answers import Answer, Place, probe
+from iogauge.cli.answers import Answer, Place
 from iogauge.core import commands
 from iogauge.core.units import format_seconds
 
@@ -18,10 +19,16 @@ ASK_SECONDS: Final = 30
 #: Columns of sinfo: partition, nodes, sockets, cores of each, memory in MiB, longest job, state.
 _SINFO: Final = "%P|%D|%X|%Y|%m|%l|%a"
 
+#: A line of a queue that is up. A star marks the default one, a plus sign stands for "at least".
+_LINE: Final = re.compile(
+    r"(?m)^\s*(?P<queue>[^|*\s]+)(?P<default>\*?)\|(?P<nodes>\d+)\|(?P<sockets>\d+)\+?\|(?P<cores>\d+)\+?\|(?P<mebibytes>\d+)\+?"
+    r"\|(?P<limit>[^|]*)\|up\s*$"
+)
+
 
 @dataclass(frozen=True, slots=True)
 class Queue:
-    """A partition of Slurm: its nodes, and what the smallest of them has; 0 if not known."""
+    """A partition of Slurm: its nodes, and what the smallest of them has."""
 
     name: str
     nodes: int
@@ -45,24 +52,19 @@ def parse_limit(text: str) -> int | None:
 def parse_sinfo(text: str) -> tuple[Queue, ...]:
     """Return the queues that are up from the output of sinfo, the default one first."""
     queues: dict[str, Queue] = {}
-    for line in text.splitlines():
-        words = line.strip().split("|")
-        if len(words) != 7 or words[6] != "up":
-            continue
-        # Lines of one queue are of different nodes; a plus sign stands for "at least".
-        counts = [int(re.sub(r"\D.*", "", word) or 0) for word in words[1:5]]
-        nodes, sockets, cores = counts[:3]
-        name = words[0].rstrip("*")
+    for line in _LINE.finditer(text):
+        name = line["queue"]
         here = Queue(
-            name,
-            nodes,
-            sockets * cores,
-            counts[3] << 20,
-            parse_limit(words[5]),
-            "*" in words[0],
+            name=name,
+            nodes=int(line["nodes"]),
+            cores=int(line["sockets"]) * int(line["cores"]),
+            memory_bytes=int(line["mebibytes"]) << 20,
+            limit_seconds=parse_limit(line["limit"]),
+            default=bool(line["default"]),
         )
-        other = queues.get(name)
-        if other is not None:
+        # Lines of one queue are of different nodes.
+        if name in queues:
+            other = queues[name]
             here = replace(
                 here,
                 nodes=here.nodes + other.nodes,
@@ -81,14 +83,10 @@ def queues() -> tuple[Queue, ...]:
 
 def _named(access: Sequence[str]) -> list[str]:
     """Return the queues that options of sbatch name; empty if they name none."""
-    named = ""
-    for option, value in zip(access, [*access[1:], ""], strict=False):
-        match = re.fullmatch(r"(?:--partition=|-p ?)(.+)", option)
-        if match:
-            named = match[1]
-        elif option in ("-p", "--partition"):
-            named = value
-    return [name for name in named.split(",") if name]
+    options = argparse.ArgumentParser(add_help=False)
+    options.add_argument("-p", "--partition", nargs="?", default="", const="")
+    known, _ = options.parse_known_args(access)
+    return [name for name in known.partition.strip().split(",") if name]
 
 
 #: The program that hands jobs to a scheduler.
@@ -105,20 +103,19 @@ _SUBMITS: Final = {
 }
 
 
-@probe(
-    "Will the scheduler start the jobs?",
-    "its program on PATH, a queue with their nodes and their time",
-)
-def of_partition(place: Place) -> Iterator[Answer]:
+def start(place: Place) -> Iterator[Answer]:
     """Compare a partition with the scheduler: no program, no such queue, too long, too many nodes."""
     subject = f"partition {place.name}"
     partition = place.partition
     scheduler = partition["scheduler"]
     program = _SUBMITS.get(scheduler)
     if program and not shutil.which(program):
-        text = f"scheduler is {scheduler}, and {program} is not on PATH"
-        remedy = f"put {program} on PATH, or correct scheduler"
-        yield Answer("problem", subject, text, remedy)
+        yield Answer(
+            "problem",
+            subject,
+            f"scheduler is {scheduler}, and {program} is not on PATH",
+            f"put {program} on PATH, or correct scheduler",
+        )
     if program != "sbatch":
         return
     try:
@@ -131,9 +128,12 @@ def of_partition(place: Place) -> Iterator[Answer]:
         wanted = [queue for queue in known if queue.default]
     if not wanted:
         named = ", ".join(names) or "the default one"
-        text = f"its queue is {named}, and Slurm has none such that is up"
-        remedy = f"name one in access: {', '.join(queue.name for queue in known)}"
-        yield Answer("problem", subject, text, remedy)
+        yield Answer(
+            "problem",
+            subject,
+            f"its queue is {named}, and Slurm has none such that is up",
+            f"name one in access: {', '.join(queue.name for queue in known)}",
+        )
         return
     first = wanted[0].name
     limits = [queue.limit_seconds or float("inf") for queue in wanted]
@@ -141,16 +141,20 @@ def of_partition(place: Place) -> Iterator[Answer]:
 
     limit = partition["time_limit"]
     if Duration(limit) > max(limits):
-        text = (
-            f"time_limit is {limit}, and {first} allows {format_seconds(max(limits))}: "
-            "its jobs would never start"
+        yield Answer(
+            "problem",
+            subject,
+            f"time_limit is {limit}, and {first} allows {format_seconds(max(limits))}: its jobs would never start",
+            "lower time_limit (and limits.case_bytes), or name another queue",
         )
-        remedy = "lower time_limit (and limits.case_bytes), or name another queue"
-        yield Answer("problem", subject, text, remedy)
     nodes = place.extras.scale.nodes
     for sizes in (*place.extras.tiers.values(), *place.extras.cases.values()):
         nodes = max(nodes, sizes.nodes or 1)
     most = max(queue.nodes for queue in wanted)
     if nodes > most:
-        text = f"a case has {nodes} nodes, and {first} has {most}: its job would never start"
-        yield Answer("problem", subject, text, "lower nodes, or name another queue")
+        yield Answer(
+            "problem",
+            subject,
+            f"a case has {nodes} nodes, and {first} has {most}: its job would never start",
+            "lower nodes, or name another queue",
+        )

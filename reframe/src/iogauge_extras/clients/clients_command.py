@@ -4,7 +4,7 @@ import os
 import sys
 from collections.abc import Iterator
 
-from iogauge.cli.answers import Answer, Place, State, probe
+from iogauge.cli.answers import Answer, Place, State
 from iogauge.cli.nodes import launch
 from iogauge.core.paths import JOB_FILES
 from iogauge.core.text import some, visible
@@ -48,10 +48,6 @@ def _answers(place: Place, lines: meeting.Lines) -> Iterator[Answer]:
         yield Answer(state, subject, visible(str(answer)), remedy)
 
 
-@probe(
-    "Are all clients well, and do they agree?",
-    "alike mounts that answer in 2 s, one clock, and what POSIX says of files that others use",
-)
 def of_partition(place: Place) -> Iterator[Answer]:
     """Ask all clients of a partition at once, and let them work in one directory."""
     start = launch(place.partition, place.extras)

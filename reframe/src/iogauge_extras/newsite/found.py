@@ -22,26 +22,26 @@ from iogauge.site.machine import look_at
 from iogauge.workspace import permission
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Target:
-    """A target of the new site, as this host sees it."""
+    """A target of the new site, as this host sees it; what follows ``layout`` is filled in later."""
 
     path: str
-    #: Name of its partition.
-    partition: str = ""
     view: View
     #: Facts of a fingerprint.
     facts: Fingerprint
     #: The default layout, as ``expect`` names it.
     layout: Fingerprint
+    #: What could not be found out.
+    troubles: tuple[str, ...] = ()
+    #: Name of its partition.
+    partition: str = ""
     #: What nothing can exceed, with its unit: each client's network, or a local device; empty if nobody knows it.
     ceiling: str = ""
     #: Where the ceiling comes from.
     source: str = ""
     #: Bytes/s that a node may write, roughly; 0 if unknown.
     speed_bytes_s: float = 0.0
-    #: What could not be found out.
-    troubles: tuple[str, ...] = ()
 
     @property
     def fstype(self) -> str:
@@ -82,18 +82,18 @@ def target(path: str) -> Target:
     )
 
 
-def network(facts: Fingerprint) -> tuple[str, float]:
-    """Return the fastest interface, and its bytes/s; 0 if none tells its rate."""
-    rates: dict[str, float] = {}
+def network(facts: Fingerprint) -> tuple[float, str]:
+    """Return the Gbit/s of the fastest interface, and its name; 0 if none tells its rate."""
+    fastest = 0.0, ""
     for key, value in facts.items():
-        # Mbit/s of Ethernet, Gbit/s of InfiniBand.
         match = re.fullmatch(r"(?:nic|ib)\.(.+)\.(speed_mbps|rate)", key)
         number = re.match(r"[\d.]+", str(value))
         if match and number:
-            unit = {"speed_mbps": 1e6, "rate": 1e9}[match[2]]
-            rates[match[1]] = float(number[0]) * unit / 8
-    way = max(rates, key=rates.__getitem__, default="")
-    return way, rates.get(way, 0.0)
+            gbit = float(number[0])
+            if match[2] == "speed_mbps":
+                gbit /= 1000
+            fastest = max(fastest, (gbit, match[1]))
+    return fastest
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,10 +139,10 @@ class Site:
     claimed: str
     host: str
     day: str
+    #: None for this machine alone.
     slurm: Slurm | None
-    #: The queue of its cases; None for this machine alone.
-    queue: Queue | None
-    nodes: int
+    #: The queue of its cases, or this machine in the form of one.
+    queue: Queue
     features: tuple[str, ...]
     mpirun: bool
     #: The modules of this shell in their order, and ReFrame's name of their system; empty if not known.
@@ -151,14 +151,21 @@ class Site:
     targets: tuple[Target, ...]
 
     @property
-    def cores(self) -> int:
-        """Return the cores of a node: of the queue's smallest, else of this host."""
-        return (self.queue.cores if self.queue else 0) or usable_cores()
+    def nodes(self) -> int:
+        """Return the nodes of a case."""
+        return min(4, self.queue.nodes)
 
-    @property
-    def memory_bytes(self) -> int:
-        """Return the memory of a node, as :attr:`cores`."""
-        return (self.queue.memory_bytes if self.queue else 0) or memory_bytes()
+
+def this_machine() -> Queue:
+    """Return this machine in the form of a queue of one node."""
+    return Queue(
+        name="",
+        nodes=1,
+        cores=usable_cores(),
+        memory_bytes=memory_bytes(),
+        limit_seconds=None,
+        default=True,
+    )
 
 
 def modules() -> tuple[tuple[str, ...], str]:

@@ -4,7 +4,6 @@ import getpass
 import os
 import socket
 import time
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -49,12 +48,18 @@ def new(
     paths = target or list(filter(None, [os.environ.get("IOGAUGE_TARGET")]))
     if not paths:
         raise slip("no target is named: --target DIR, a directory on the storage")
+    try:
+        if ceiling:
+            parse_bandwidth(ceiling)
+    except ValueError as error:
+        raise slip(f"--ceiling: {error}") from error
     slurm, chosen = _queue(queue)
     targets: list[Target] = []
     for path in paths:
         seen = _target(os.path.abspath(path), ceiling)
-        name_of = writing.partition_name(seen, [other.partition for other in targets])
-        targets.append(replace(seen, partition=name_of))
+        taken = [other.partition for other in targets]
+        seen.partition = writing.partition_name(seen, taken)
+        targets.append(seen)
     here = programs.machine()
     modules, modules_system = found.modules()
     claimed = folders.site_of_this_host()
@@ -66,7 +71,6 @@ def new(
         day=time.strftime("%Y-%m-%d"),
         slurm=slurm,
         queue=chosen,
-        nodes=min(4, chosen.nodes) if chosen else 1,
         features=tuple(here.features),
         mpirun="mpirun" in here.programs,
         modules=modules,
@@ -101,8 +105,8 @@ def _place(name: str, into: Path | None) -> Path:
     return parent / name
 
 
-def _queue(given: str | None) -> tuple[Slurm | None, Queue | None]:
-    """Return the Slurm of this host, and the queue that cases go to; None for this machine alone."""
+def _queue(given: str | None) -> tuple[Slurm | None, Queue]:
+    """Return the Slurm of this host, and the queue that cases go to; no Slurm for this machine alone."""
     slurm = None
     try:
         slurm = found.slurm()
@@ -110,7 +114,7 @@ def _queue(given: str | None) -> tuple[Slurm | None, Queue | None]:
         say(f"Slurm is installed, but it does not answer: {error}")
     known = slurm.queues if slurm else ()
     if given == "none" or (given is None and not known):
-        return None, None
+        return None, found.this_machine()
     for queue in known:
         if given in (None, queue.name):
             return slurm, queue
@@ -128,26 +132,20 @@ def _target(path: str, ceiling: str) -> Target:
     except OSError as error:
         remedy = "Name a directory on the storage: --target DIR"
         raise slip(f"{path}: {error}. {remedy}") from error
-    source = "whoever ran `iogauge site new`"
-    if ceiling:
-        try:
-            parse_bandwidth(ceiling)
-        except ValueError as error:
-            raise slip(f"--ceiling: {error}") from error
-    elif seen.remote:
-        interface, rate = found.network(seen.facts)
-        source = f"network interface {interface} of {socket.gethostname()}, as its kernel reports it"
-        if rate:
-            ceiling = f"{rate * 8 / 1e9:g} Gbit/s"
-    speed = 0.0
+    seen.ceiling = ceiling
+    seen.source = "whoever ran `iogauge site new`"
+    gbit, interface = found.network(seen.facts)
+    if seen.remote and gbit and not ceiling:
+        seen.ceiling = f"{gbit:g} Gbit/s"
+        seen.source = f"network interface {interface} of {socket.gethostname()}, as its kernel reports it"
     say(f"writing to {path} for half a second, to size the cases")
     try:
-        speed = write_speed(path)
+        seen.speed_bytes_s = write_speed(path)
     except (OSError, lock.Occupied) as error:
         say(f"its speed is not measured: {error}")
-        if ceiling:
-            speed = parse_bandwidth(ceiling)
-    return replace(seen, ceiling=ceiling, source=source, speed_bytes_s=speed)
+        if seen.ceiling:
+            seen.speed_bytes_s = parse_bandwidth(seen.ceiling)
+    return seen
 
 
 def _write(site: Site, folder: Path, into: Path | None) -> None:

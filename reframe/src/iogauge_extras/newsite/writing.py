@@ -107,7 +107,7 @@ def shown_bytes(size: int) -> str:
 def settings_text(site: Site) -> str:
     """Return the text of settings.yaml, with a partition for each target."""
     minutes = TIME_LIMIT
-    if site.queue and site.queue.limit_seconds:
+    if site.queue.limit_seconds:
         minutes = min(minutes, site.queue.limit_seconds // 60)
     # Other commands start without it.
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
