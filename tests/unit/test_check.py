@@ -124,6 +124,13 @@ def test_nodes_are_asked_what_they_lack(tmp_path, monkeypatch):
     assert found["ok"] == "2 answered: n1, n2"
 
 
+@pytest.mark.parametrize("path, asked", [("/data", True), ("$DW_JOB", False)])
+def test_nodes_are_not_asked_for_a_target_that_only_a_job_has(path, asked):
+    place = on_slurm(target={"path": path, "type": "xfs"})
+    names = [question.name for question in nodes._questions(place)]
+    assert ("target" in names, "writable" in names) == (asked, asked)
+
+
 @pytest.mark.parametrize(
     "arguments, said",
     [

@@ -35,13 +35,9 @@ class NodeQuestion:
 
 def _questions(place: Place) -> Iterator[NodeQuestion]:
     """Yield what the nodes of a partition are asked."""
-    target = place.extras.target.path
-    if place.extras.target.of_job:
-        target = "/"
     clone = shlex.quote(str(project_root()))
     python = shlex.quote(sys.executable)
     state = shlex.quote(str(state_dir()))
-    directory = shlex.quote(target)
     yield NodeQuestion(
         "clone",
         f"[ -e {clone}/checks ] && [ -x {python} ]",
@@ -54,18 +50,20 @@ def _questions(place: Place) -> Iterator[NodeQuestion]:
         f"cannot write in {state}, where the job's files go",
         "set IOGAUGE_HOME to a directory on a file system that all nodes mount",
     )
-    yield NodeQuestion(
-        "target",
-        f"[ -d {directory} ]",
-        f"does not see the target {target}",
-        "mount it there, or correct target.path",
-    )
-    yield NodeQuestion(
-        "writable",
-        f"[ ! -d {directory} ] || [ -w {directory} ]",
-        f"may not write in {target}",
-        "make a directory of your own, or ask its owner",
-    )
+    if not place.extras.target.of_job:
+        target = shlex.quote(place.extras.target.path)
+        yield NodeQuestion(
+            "target",
+            f"[ -d {target} ]",
+            f"does not see the target {target}",
+            "mount it there, or correct target.path",
+        )
+        yield NodeQuestion(
+            "writable",
+            f"[ ! -d {target} ] || [ -w {target} ]",
+            f"may not write in {target}",
+            "make a directory of your own, or ask its owner",
+        )
     for environment in place.site.get("environments", ()):
         if environment["name"] not in place.partition["environs"]:
             continue

@@ -16,6 +16,7 @@ import struct
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from iogauge.core import commands
@@ -83,14 +84,15 @@ def safe_source(source: str) -> str:
     return re.sub(r"(?<=//)[^/@\s]*@", "", source)
 
 
+@dataclass(frozen=True)
 class _Node:
-    """A machine's files below ``root`` (``/`` on a real machine), and the mount at ``path``.
+    """A machine's files, and the mount at a path."""
 
-    ``processes`` are those of the case's tools that run already.
-    """
-
-    def __init__(self, root: Path, path: str, processes: Sequence[int]) -> None:
-        self.root, self.path, self.processes = root, path, processes
+    #: ``/`` on a real machine.
+    root: Path
+    path: str
+    #: Those of the case's tools that run already.
+    processes: Sequence[int]
 
     @functools.cached_property
     def mount(self) -> Mount:
@@ -195,8 +197,8 @@ def _memory_limits(node: _Node) -> list[int]:
     return limits
 
 
-def _driver_info(interface: str) -> tuple[str, str]:
-    """Return driver and firmware of an interface (ETHTOOL_GDRVINFO); empty if it does not tell."""
+def _firmware(interface: str) -> str:
+    """Return the firmware of an interface (ETHTOOL_GDRVINFO); empty if it does not tell."""
     block = array.array("B", struct.pack("I", 0x3) + bytes(192))
     request = struct.pack("16sP", interface.encode()[:15], block.buffer_info()[0])
     with (
@@ -204,11 +206,8 @@ def _driver_info(interface: str) -> tuple[str, str]:
         socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock,
     ):
         fcntl.ioctl(sock, 0x8946, request)  # SIOCETHTOOL
-    names = []
-    for first in (4, 68):
-        field = block.tobytes()[first : first + 32].partition(b"\0")[0]
-        names.append(field.decode("ascii", "replace").removeprefix("N/A"))
-    return names[0], names[1]
+    field = block.tobytes()[68:100].partition(b"\0")[0]
+    return field.decode("ascii", "replace").removeprefix("N/A")
 
 
 def _network(node: _Node) -> _Facts:
@@ -216,19 +215,20 @@ def _network(node: _Node) -> _Facts:
     facts: dict[str, Value | None] = {}
     for name in listed(str(node.root), "sys/class/net"):
         place = node.root / "sys/class/net" / name
-        real = (place / "device").exists() or (place / "bonding").exists()
+        bonds = (place / "bonding").exists()
+        real = bonds or (place / "device").exists()
         if not real or text(place, "operstate") not in ("up", "unknown"):
             continue
         ids = [text(place, "device", part) for part in ("vendor", "device")]
         if all(ids):
             facts[f"nic.{name}.model"] = ":".join(ids)
-        driver = firmware = ""
-        if node.root == Path("/"):
-            driver, firmware = _driver_info(name)
+        if bonds:
+            facts[f"nic.{name}.driver"] = "bonding"
         with contextlib.suppress(OSError):
-            driver = os.path.basename(os.readlink(place / "device/driver"))
-        facts[f"nic.{name}.driver"] = driver
-        facts[f"nic.{name}.firmware"] = firmware
+            link = os.readlink(place / "device/driver")
+            facts[f"nic.{name}.driver"] = os.path.basename(link)
+        if node.root == Path("/"):
+            facts[f"nic.{name}.firmware"] = _firmware(name)
         for key, file in (("speed_mbps", "speed"), ("mtu", "mtu")):
             with contextlib.suppress(ValueError):
                 facts[f"nic.{name}.{key}"] = max(0, int(text(place, file))) or None
