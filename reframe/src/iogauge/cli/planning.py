@@ -138,11 +138,11 @@ def demand_cases(arguments: list[str], chosen: Selected | None) -> None:
     if chosen is None:
         return
     checks = known_checks(project_root() / "checks")
-    unknown = selected.without_match(arguments, chosen.listed, chosen.listed, checks)
+    unknown = selected.without_match(arguments, chosen.listed, checks=checks)
     names_of_cases = [n for n in selected.values(arguments, "-n", "--name") if " " in n]
     if unknown and names_of_cases:
         known = {*checks, *map(_short, _every_case(arguments))}
-        unknown = selected.without_match(arguments, chosen.listed, chosen.listed, known)
+        unknown = selected.without_match(arguments, chosen.listed, checks=known)
     if unknown:
         raise slip("; ".join(unknown))
     if not (chosen.listed or chosen.left_out or chosen.unfit):

@@ -266,7 +266,7 @@ def run(
     chosen = planning.selected_by(arguments)
     planning.demand_cases(given, chosen)
     runs: list[list[str]] = [[]]
-    if chosen and len(chosen.derived) == 2 and not _names_derived(arguments):
+    if chosen and chosen.mixes_derived and not _names_derived(arguments):
         runs = _APART
     ran = [_run([*arguments, *only], gate) for only in runs]
     records = [record for run in ran for record in run.records]

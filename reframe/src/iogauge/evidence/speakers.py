@@ -43,11 +43,21 @@ class Meaning(IntEnum):
     HARMLESS = 10
 
 
-class Utterance(NamedTuple):
-    """A line or a paragraph, and what its speaker means by it."""
+class Form(NamedTuple):
+    """How a line or a paragraph begins, and what its speaker means by it."""
 
     meaning: Meaning
-    #: The line, or the paragraph on one line; in the tables below a regular expression of how it begins.
+    #: A regular expression.
+    begins: str
+    #: What to do, empty if nothing is known.
+    advice: str = ""
+
+
+class Utterance(NamedTuple):
+    """A line or a paragraph that was printed, and what its speaker means by it."""
+
+    meaning: Meaning
+    #: The line, or the paragraph on one line.
     text: str
     #: What to do, empty if nothing is known.
     advice: str = ""
@@ -76,50 +86,50 @@ _SLOTS = (
 
 #: Paragraphs of MPI and its launchers, by how they begin.
 _PARAGRAPHS = (
-    Utterance(Meaning.NOT_STARTED, "There are not enough slots available", _SLOTS),
-    Utterance(
+    Form(Meaning.NOT_STARTED, "There are not enough slots available", _SLOTS),
+    Form(
         Meaning.NOT_STARTED,
         "Your job has requested more processes than",
         "Ask for fewer tasks on a node (scale.tasks_per_node), or for more nodes",
     ),
-    Utterance(
+    Form(
         Meaning.NOT_STARTED,
         "A requested component was not found",
         "Give the nodes what this component needs, or leave it out (PMIX_MCA_<framework>=^<component> in env_vars)",
     ),
-    Utterance(
+    Form(
         Meaning.NOT_STARTED,
         r"(?:mpirun|prterun) has detected an attempt to run as root",
         "Run as an ordinary user, or set the two variables that mpirun names",
     ),
-    Utterance(
+    Form(
         Meaning.NOT_STARTED,
         r"An? \S+ daemon has unexpectedly failed",
         "mpirun starts its daemons with srun if SLURM_JOB_ID is set. If that allocation has ended, run from a shell "
         "without SLURM_* variables",
     ),
-    Utterance(
+    Form(
         Meaning.NOT_STARTED,
         'The value of the MCA parameter "plm_rsh_agent"',
         "mpirun looks for ssh, even for one node. Install it, or set OMPI_MCA_plm=isolated in env_vars for one node",
     ),
-    Utterance(
+    Form(
         Meaning.NOT_STARTED,
         r"The application appears to have been direct launched using|It looks like \S+ (?:runtime init )?failed for some reason",
         _MEET,
     ),
-    Utterance(
+    Form(
         Meaning.NOT_STARTED,
         "A request was made to bind",
         "Correct node.cores of the partition, and lower scale.tasks_per_node to that number: threads are no cores",
     ),
-    Utterance(Meaning.NOT_STARTED, r"This version of Spack \(openmpi"),
-    Utterance(
+    Form(Meaning.NOT_STARTED, r"This version of Spack \(openmpi"),
+    Form(
         Meaning.ENDED,
         r"Primary job +terminated normally|(?:mpirun|prterun|mpiexec) (?:detected|noticed|has exited due to)"
         r"|MPI_ABORT was invoked|=* *BAD TERMINATION",
     ),
-    Utterance(
+    Form(
         Meaning.HARMLESS,
         r"(?i:warning)\b|.*\bjob (?:will continue|may behave|will now either abort or)"
         r"|A process has executed an operation involving a call|By default, for Open MPI 4|No OpenFabrics connection schemes|.*unable to find any relevant network interfaces"
@@ -134,11 +144,11 @@ _SYSTEM_ERROR = "|".join(
 
 #: Lines, by how they begin. The first form that fits says who speaks.
 _LINES = (
-    Utterance(
+    Form(
         Meaning.CALL_FAILED,
         r"(?:Fatal error|Error) in (?:P?MPIX?|internal)_\w+: .|\*\*\* An error occurred in MPI_|File locking failed in ADIOI_",
     ),
-    Utterance(
+    Form(
         Meaning.HARMLESS,
         # process managers
         r"\[unset\]: write_line error; .*cmd=abort|system msg for |PMII_(?!singinit)|:$|In: PMI_Abort|aborting job:|.*: \[PE_\d+\]:"
@@ -161,73 +171,73 @@ _LINES = (
         r"|lib\w+: (?i:warning)|OMP: (?i:warning)|MPI startup\(\): |==\d+== "
         r"|\[\S+\] mca_base_component_repository_open: .*\(ignored\)|.*UCX +(?:WARN|INFO|DEBUG) ",
     ),
-    Utterance(
+    Form(
         Meaning.NO_PROCESS_MANAGER,
         r"PMII_singinit: |PMI2_Init failed |No PMIx server was reachable|\[unset\]: "
         r"|srun: error: (?:.* mpi/\w+\b|Invalid MPI type )",
         _MEET,
     ),
-    Utterance(
+    Form(
         Meaning.NOT_STARTED,
         r"\S+: error while loading shared libraries: |\S+: symbol lookup error: ",
         "Load the modules that the tool was built with (modules or prepare_cmds of the environment)",
     ),
-    Utterance(
+    Form(
         Meaning.NOT_STARTED,
         r"(?:/usr/bin/env: |\S*(?:sh|script): (?:line \d+: )?)\S+: (?:command not found|No such file|Permission denied)"
         r"|\S+: not found$",
         "Put it on PATH there, by modules or prepare_cmds of the environment",
     ),
-    Utterance(
+    Form(
         Meaning.FROM_OUTSIDE,
         r".*\boom[-_]kill|slurmstepd\S*: error: .*CANCELLED AT .*DUE TO "
         r"|ssh: |Host key verification failed\.|.*Permission denied \((?:publickey|password|gssapi|keyboard)"
         r"|.*\b(?:orted|prted|\w*pmi_proxy): command not found",
     ),
-    Utterance(
+    Form(
         Meaning.KILLED,
         r"\S+: rank \d+ died from signal |YOUR APPLICATION TERMINATED WITH THE EXIT STRING|\[\S+\] Signal: .+ \(\d+\)|.*Caught signal \d+",
     ),
-    Utterance(
+    Form(
         Meaning.ENDED,
         r"srun: error: \S+: tasks? [\d,-]+: |slurmstepd\S*: error: \*\*\*"
         r"|This typically refers to a problem with|Please see the FAQ page|application called MPI_Abort",
     ),
-    Utterance(
+    Form(
         Meaning.NOT_STARTED,
         r"srun: error: .*More processors requested than permitted",
         "Let srun start more tasks than cores (--overcommit: SLURM_OVERCOMMIT=1 in env_vars), or ask for more nodes",
     ),
-    Utterance(
+    Form(
         Meaning.NOT_STARTED,
         r"srun: (?:error: |unrecognized )|slurmstepd\S*: error: |\[(?:mpiexec|proxy)[^\]]*\] (?:\w+ \(|Error: )",
     ),
-    Utterance(
+    Form(
         Meaning.LIBRARY_FAILED,
         rf"(?:\[[^\] ]+:\d+\] |mca_\w+: ).*(?:ERROR|Error|{_SYSTEM_ERROR})|.*UCX +ERROR |.*DAPL ERR |\[[^\] ]+(?::\d+){{3}}\] ",
     ),
-    Utterance(
+    Form(
         Meaning.HARMLESS,
         r"\[[^\] ]+:\d+\] (?!\*\*\*)|\[(?:mpiexec|proxy)[^\]]*\] ",
     ),
-    Utterance(Meaning.TOOL_FAILED, r"fio: |.*\b(?:ERROR|FAILED in)\b"),
+    Form(Meaning.TOOL_FAILED, r"fio: |.*\b(?:ERROR|FAILED in)\b"),
 )
 
 #: What a tool prints, if nobody else does.
 _OF_TOOL = (
-    Utterance(Meaning.TOOL_FAILED, f".*(?:{_SYSTEM_ERROR})"),
-    Utterance(Meaning.COMPLAINED, "(?i).*(?:error|fail|abort|kill)"),
+    Form(Meaning.TOOL_FAILED, f".*(?:{_SYSTEM_ERROR})"),
+    Form(Meaning.COMPLAINED, "(?i).*(?:error|fail|abort|kill)"),
 )
 
 #: Errors of MPI calls, each with the deepest line of its stack.
 _CALLS = (
-    Utterance(
+    Form(
         Meaning.CALL_FAILED,
         r".*(?:PMI\d?_\w+ returned|An error occurred in MPI_Init)",
         _MEET,
     ),
-    Utterance(Meaning.CALL_FAILED, r".*_Init\w*: .*(?:OFI|UCX|PSM)", _NETWORK),
-    Utterance(Meaning.CALL_FAILED, "File locking failed", _LOCKS),
+    Form(Meaning.CALL_FAILED, r".*_Init\w*: .*(?:OFI|UCX|PSM)", _NETWORK),
+    Form(Meaning.CALL_FAILED, "File locking failed", _LOCKS),
 )
 #: What stands before the words of a shell of this suite that starts a tool, or before those of a call that failed.
 _BEFORE = re.compile(
@@ -273,9 +283,9 @@ def utterances(lines: Sequence[str]) -> list[Utterance]:
         elif has_call and below:
             if below[1].strip():
                 stack = [text]
-        elif form.text:
+        elif form is not _OTHER:
             has_call = has_call or form.meaning is Meaning.CALL_FAILED
-            spoken.append(form._replace(text=_HYDRA.sub("", text)))
+            spoken.append(_said(form, _HYDRA.sub("", text)))
         elif not is_binding(text):
             paragraph.append(text)
     spoken += _paragraphs(paragraph, between_rules)
@@ -284,13 +294,18 @@ def utterances(lines: Sequence[str]) -> list[Utterance]:
 
 
 #: What fits no form.
-_OTHER = Utterance(Meaning.HARMLESS, "")
+_OTHER = Form(Meaning.HARMLESS, "")
 
 
-def _form_of(text: str, forms: Sequence[Utterance]) -> Utterance:
+def _said(form: Form, text: str) -> Utterance:
+    """Return a text as what its form means."""
+    return Utterance(form.meaning, text, form.advice)
+
+
+def _form_of(text: str, forms: Sequence[Form]) -> Form:
     """Return the form that fits a text."""
     for form in forms:
-        if re.match(form.text, text):
+        if re.match(form.begins, text):
             return form
     return _OTHER
 
@@ -304,17 +319,17 @@ def _paragraphs(lines: Sequence[str], between_rules: bool) -> list[Utterance]:
         sentence = " ".join(" ".join(block).split())
         form = _form_of(sentence, _PARAGRAPHS)
         if form.meaning is Meaning.HARMLESS and not between_rules:
-            spoken += [_form_of(line, _OF_TOOL)._replace(text=line) for line in block]
+            spoken += [_said(_form_of(line, _OF_TOOL), line) for line in block]
             continue
-        if not form.text:
-            form = Utterance(Meaning.NOT_STARTED, "")
+        if form is _OTHER:
+            form = Form(Meaning.NOT_STARTED, "")
         sentence = _GUESSES.sub("", sentence)
         # What follows a colon is a name; names may also stand in blocks of their own.
         while blocks and (
             sentence.endswith(":") or all(map(_NAMED.fullmatch, blocks[0]))
         ):
             sentence = " ".join([sentence, *blocks.pop(0)])
-        spoken.append(form._replace(text=" ".join(sentence.split())))
+        spoken.append(_said(form, " ".join(sentence.split())))
         if between_rules:
             break
     return spoken

@@ -189,16 +189,18 @@ def _seconds_of(
     within = _within(counts, span)
     if len(within) < 3:
         return None
-    first, total = within[0][1], within[-1][1] - within[0][1]
+    first = within[0][1]
+    total = within[-1][1] - first
     if total <= 0:
         return None
     trim = _ENDS + max(0, total - own) / total
     if trim > _MOST_TRIMMED:
         return None
-    begun = next(time for time, count in within if count >= first + trim * total)
-    going = [time for time, count in within if count < first + (1 - trim) * total]
-    seconds = going[-1] - begun
+    # What others moved may all lie at one end.
+    begun = min(time for time, count in within if count >= first + trim * total)
+    ended = max(time for time, count in within if count < first + (1 - trim) * total)
+    seconds = ended - begun
     if rests and seconds > 0:
-        busy = [look for look in within if begun <= look[0] <= going[-1]]
+        busy = [look for look in within if begun <= look[0] <= ended]
         seconds -= _rests(busy, rests)
     return max(0.0, seconds)

@@ -140,13 +140,14 @@ class UnrunCase(_Note):
 class Selected:
     """What the options select.
 
-    ``listed`` and ``runnable`` are ReFrame's names, each followed by its hash. ``unfit`` are checks
-    of which no partition asks for any case: it declares no points, hosts or targets for them.
+    ``listed`` and ``runnable`` are ReFrame's names, each followed by its hash. ``mixes_derived`` says whether a part of the runnable
+    cases is computed from records. ``unfit`` are checks of which no partition asks for any case: it declares no points, hosts or
+    targets for them.
     """
 
     listed: tuple[str, ...] = ()
     runnable: tuple[str, ...] = ()
-    derived: frozenset[bool] = frozenset()
+    mixes_derived: bool = False
     left_out: tuple[UnrunCase, ...] = ()
     unfit: tuple[str, ...] = ()
     systems: tuple[str, ...] = ()
@@ -186,14 +187,15 @@ def select(listed: Sequence[str], notes: str) -> Selected:
     left_out: list[UnrunCase] = []
     unfit: dict[str, None] = {}
     fit: set[str] = set()
-    derived: set[bool] = set()
+    derived = 0
     for name in listed:
         case = cases.get(name.rpartition("/")[2])
-        if case is None or case.runs_on:
-            runnable.append(name)
-            derived.add(case is not None and case.derived)
         if case is None:
+            runnable.append(name)
             continue
+        if case.runs_on:
+            runnable.append(name)
+            derived += case.derived
         before = len(left_out)
         for place in places.values():
             left_out += _lacking(case, place)
@@ -205,7 +207,7 @@ def select(listed: Sequence[str], notes: str) -> Selected:
     return Selected(
         listed=tuple(listed),
         runnable=tuple(runnable),
-        derived=frozenset(derived),
+        mixes_derived=0 < derived < len(runnable),
         left_out=tuple(left_out),
         unfit=tuple(check for check in unfit if check not in fit),
         systems=tuple(systems),

@@ -110,8 +110,9 @@ class Target(SiteModel):
             return ()
         if self.lock:
             return (own,)
-        sharing = filter(self._on_one_file_system, declared)
-        first = min(sharing, key=lambda target: target.lock is None, default=self)
+        sharing = [*filter(self._on_one_file_system, declared)]
+        with_lock = [target for target in sharing if target.lock]
+        first, *_ = [*with_lock, *sharing, self]
         return tuple(dict.fromkeys([first.lock_place or own, own]))
 
     def _on_one_file_system(self, other: Target) -> bool:
@@ -362,15 +363,19 @@ class PartitionExtras(SiteModel):
         """Return these extras with the scale and limits of a check, in its own tier or another."""
         own = self.cases.get(check, CaseSize())
         of_tier = self.tiers.get(tier or own.tier or self.limits.tier, Sizes())  # type: ignore[call-overload]
-        given: dict[str, Any] = {}
+        scale: dict[str, Any] = {}
+        limits: dict[str, Any] = {}
         for declared in (of_tier, own):
             for name, value in declared:
-                if value is not None:
-                    given[name] = value
-        scale = {name: given.pop(name) for name in Scale.model_fields if name in given}
+                if value is None:
+                    continue
+                if name in Scale.model_fields:
+                    scale[name] = value
+                else:
+                    limits[name] = value
         sizes = {
             "scale": self.scale.model_copy(update=scale),
-            "limits": self.limits.model_copy(update=given),
+            "limits": self.limits.model_copy(update=limits),
         }
         return self.model_copy(update=sizes)
 

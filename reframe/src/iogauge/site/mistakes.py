@@ -147,7 +147,7 @@ def _of_schema(site: str, data: dict[str, Any]) -> Iterator[Mistake]:
     validator = jsonschema.Draft7Validator(_schema(site), format_checker=formats)
     for error in validator.iter_errors({"systems": [], "logging": [], **data}):
         while error.context:
-            error = min(error.context, key=lambda inner: -len(inner.absolute_path))
+            error = max(error.context, key=lambda inner: len(inner.absolute_path))
         key, rule = _named(data, error.absolute_path), error.schema
         if error.validator in ("additionalProperties", "required"):
             prefix = f"{key}." if key else ""

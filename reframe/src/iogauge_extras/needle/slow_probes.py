@@ -25,6 +25,7 @@ from iogauge.core.units import format_value
 from iogauge.tools.fio.output import join_options
 from iogauge.tools.parsing import excerpt, unique
 from iogauge_extras.needle.turns import (
+    Again,
     Turn,
     again,
     by_round,
@@ -156,19 +157,23 @@ def decide(
         rate = statistics.median(rates[name])
         found[name] = Probe(name=name, rate=rate, share=share)
     median = statistics.median(probe.rate for probe in found.values())
-    chosen = again(rates, max_deviation)
-    for name in chosen.suspects if measured_again else ():
+    chosen = Again()
+    if measured_again:
+        chosen = again(rates, max_deviation)
+    for name in chosen.suspects:
         own = measured_again[name]
         others = [measured_again[other] for other in chosen.others]
-        beside = [statistics.geometric_mean(turn) for turn in zip(*others, strict=True)]
-        slowest = [rate < min(turn) for rate, *turn in zip(own, *others, strict=True)]
-        ratios = [rate / mean for rate, mean in zip(own, beside, strict=True)]
+        ratios = []
+        slowest_in = 0
+        for rate, *beside in zip(own, *others, strict=True):
+            ratios.append(rate / statistics.geometric_mean(beside))
+            slowest_in += rate < min(beside)
         found[name] = Probe(
             name=name,
             rate=statistics.median(own),
             share=statistics.median(ratios),
             turns=len(own),
-            slowest_in=sum(slowest),
+            slowest_in=slowest_in,
             needed=turns_needed(len(own), len(others), len(chosen.suspects)),
         )
     probes = sorted(found.values(), key=lambda probe: (probe.share, probe.name))
