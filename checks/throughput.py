@@ -80,12 +80,11 @@ class AccessMatrix(IorCheck):
         self.share = 32 if self.transfer == 4096 else 1
         if self.o_direct:
             self.valid_systems = [f"+{vocabulary.TARGET} +{vocabulary.O_DIRECT}"]
-        self.published = " ".join(
-            [
-                "-b={block} -F=1 -e=1 -d=5 -m=1",
-                *(["-z=1"] if self.random else []),
-                "-i=3 -t={transfer}",
-                *(["--posix.odirect=1"] if self.o_direct else []),
-                "-o {file} -O summaryFormat=JSON -O summaryFile={summary}",
-            ]
-        )
+        words = ["-b={block} -F=1 -e=1 -d=5 -m=1"]
+        if self.random:
+            words.append("-z=1")
+        words.append("-i=3 -t={transfer}")
+        if self.o_direct:
+            words.append("--posix.odirect=1")
+        words.append("-o {file} -O summaryFormat=JSON -O summaryFile={summary}")
+        self.published = " ".join(words)

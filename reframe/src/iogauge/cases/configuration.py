@@ -210,7 +210,9 @@ def require_ready(system: Any) -> None:
     if runs_cases(sys.argv[1:]):
         _filter_screen()
     declared = [partition.extras for partition in system.partitions]
-    mistakes = [text for extras in declared for text in extras.get(MISTAKES, [])]
+    mistakes: list[str] = []
+    for extras in declared:
+        mistakes += extras.get(MISTAKES, [])
     if system.name not in _SITES:
         guard_gate()
         for partition in system.partitions:

@@ -97,7 +97,9 @@ class MdtestCheck(StorageCheck):
         """Create until the stonewall or the last item, then stat, read and remove the items."""
         files = self.items_per_task * self.total_tasks
         held_bytes = files * self.file_bytes
-        create = self._phase("create", CREATE, _METADATA, create=True, sync_phase=True)
+        options = self._options()
+        creating = replace(options, create=True, sync_phase=True)
+        create = self._phase("create", CREATE, _METADATA, creating)
         phases = [
             replace(
                 create,
@@ -108,14 +110,15 @@ class MdtestCheck(StorageCheck):
         ]
         if self.nodes >= 2 and STAT in self.promise():
             access = replace(_METADATA, task_offset=1)
-            phases.append(self._phase("stat", STAT, access, stat=True))
+            looking = replace(options, stat=True)
+            phases.append(self._phase("stat", STAT, access, looking))
         if self.file_bytes:
-            read = self._phase(
-                "read", READ, reading(self.nodes), read=True, verify_read=True
-            )
+            verifying = replace(options, read=True, verify_read=True)
+            read = self._phase("read", READ, reading(self.nodes), verifying)
             phases.append(self._counted(read))
             held_bytes = max(held_bytes, 4096 * files)
-        remove = self._phase("remove", REMOVE, _METADATA, remove=True)
+        removing = replace(options, remove=True)
+        remove = self._phase("remove", REMOVE, _METADATA, removing)
         phases.append(replace(remove, syncs=REMOVE in self.promise()))
         case = self.case(
             "mdtest",
@@ -125,11 +128,8 @@ class MdtestCheck(StorageCheck):
         )
         return replace(case, layout=self.layout)
 
-    def _phase(
-        self, name: str, metric: Metric, access: Access, **does: Any
-    ) -> PhasePlan:
-        """Return an execution of mdtest that does only what ``does`` names."""
-        ranks = f"mdtest-{name}.{REP}.ranks.csv"
+    def _options(self) -> MdtestOptions:
+        """Return the options of all executions."""
         options = MdtestOptions(
             directory=_TREE,
             files_only=True,
@@ -139,12 +139,18 @@ class MdtestCheck(StorageCheck):
             stride=1,
             stonewall_status_file=f"mdtest.{REP}.stonewall",
             data_type="timestamp",
-            rank_details_csv=ranks,
-            **does,
             **self.tree,
         )
         if self.file_bytes:
             options = replace(options, signature=_SIGNATURE)
+        return options
+
+    def _phase(
+        self, name: str, metric: Metric, access: Access, options: MdtestOptions
+    ) -> PhasePlan:
+        """Return an execution of mdtest."""
+        ranks = f"mdtest-{name}.{REP}.ranks.csv"
+        options = replace(options, rank_details_csv=ranks)
         if options.create:
             wall_s = max(1, int(self.site.limits.phase_seconds))
             options = replace(options, stonewall_s=wall_s)

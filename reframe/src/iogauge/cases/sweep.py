@@ -25,9 +25,10 @@ def of_partitions(*needs: str) -> dict[str, PartitionExtras]:
 
 def found(of: Callable[[PartitionExtras], Iterable[Any]], *needs: str) -> list[Any]:
     """Return what the extras of the partitions that have all the features hold, each once, ascending."""
-    return sorted(
-        {value for extras in of_partitions(*needs).values() for value in of(extras)}
-    )
+    values: set[Any] = set()
+    for extras in of_partitions(*needs).values():
+        values.update(of(extras))
+    return sorted(values)
 
 
 def points(name: str, *needs: str) -> list[Any]:
@@ -54,14 +55,12 @@ def stripes(extras: PartitionExtras) -> tuple[int, ...]:
 
 def environments(feature: str) -> list[str]:
     """Return the environments of the selected system that have a feature."""
-    return sorted(
-        {
-            environment.name
-            for partition in runtime().system.partitions
-            for environment in partition.environs
-            if feature in (*environment.features, *environment.extras)
-        }
-    )
+    names = set()
+    for partition in runtime().system.partitions:
+        for environment in partition.environs:
+            if feature in (*environment.features, *environment.extras):
+                names.add(environment.name)
+    return sorted(names)
 
 
 def simple_test_if(values: Sequence[Any]) -> Callable[[type], type]:

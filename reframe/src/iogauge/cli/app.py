@@ -166,10 +166,9 @@ def common(
     except (OSError, KeyError):  # ReFrame does not run without a name
         os.environ["LOGNAME"] = f"uid{os.getuid()}"
     named = [str(folder.absolute()) for folder in sites or ()]
-    before = os.environ.get(folders.VARIABLE)
     if named:
-        os.environ[folders.VARIABLE] = os.pathsep.join(
-            [*named, *([before] if before else [])]
-        )
+        if os.environ.get(folders.VARIABLE):
+            named.append(os.environ[folders.VARIABLE])
+        os.environ[folders.VARIABLE] = os.pathsep.join(named)
     if context.invoked_subcommand is None:
         _function("status")(brief=True)

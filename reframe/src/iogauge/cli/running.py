@@ -6,8 +6,9 @@ import errno
 import os
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -128,6 +129,11 @@ def _undecided(
         return []
 
 
+def _records(ran: Sequence[_Ran]) -> list[Record]:
+    """Return the records of all runs."""
+    return list(chain.from_iterable(run.records for run in ran))
+
+
 #: What --distribute adds to a case after it was chosen.
 _OF_NODE: Final = re.compile(r" %\.(part|nid)=\S+")
 
@@ -138,7 +144,7 @@ def _confirm(arguments: list[str], ran: list[_Ran], gate: bool) -> list[_Ran]:
     If no failure counts any more, the exit statuses become 0: ReFrame knows only its first run.
     """
     kept = planning.without(arguments, *planning.CHOOSING, "--repeat")
-    records = [record for run in ran for record in run.records]
+    records = _records(ran)
     failed = [record for record in records if record.needs_confirmation]
     again: list[_Ran] = []
     for place, failures in grouped(failed, lambda record: record.place).items():
@@ -186,7 +192,7 @@ def _end(
 
     ``ran`` are the sessions: of measured cases, then of derived ones, then of confirmations.
     """
-    records = [record for run in ran for record in run.records]
+    records = _records(ran)
     status = max(run.status for run in ran)
     lack = Unmeasured(gate=gate)
     if chosen is not None:
@@ -255,7 +261,7 @@ def run(
     if lists:
         return planning.list_cases(given)
     if dry_run:
-        raise typer.Exit(0 if planning.plan(given) else 1)
+        raise typer.Exit(int(not planning.plan(given)))
     if gate:
         os.environ["IOGAUGE_SELECTION"] = selection(given)
     arguments = given
@@ -269,8 +275,7 @@ def run(
     if chosen and chosen.mixes_derived and not _names_derived(arguments):
         runs = _APART
     ran = [_run([*arguments, *only], gate) for only in runs]
-    records = [record for run in ran for record in run.records]
-    if confirm and any(record.needs_confirmation for record in records):
+    if confirm and any(record.needs_confirmation for record in _records(ran)):
         ran = _confirm(arguments, ran, gate)
     raise typer.Exit(_end(given, chosen, ran, gate))
 

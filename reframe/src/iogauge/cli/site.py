@@ -38,7 +38,7 @@ def clean(
     with slips(OSError):
         here = machine.target_path()
     janitor.clean_targets(target or [], here)
-    raise typer.Exit(1 if janitor.failed else 0)
+    raise typer.Exit(int(janitor.failed))
 
 
 def allow(

@@ -197,7 +197,9 @@ def stacks(folders: Sequence[Path], system: str, host: str) -> list[str]:
                 stack = environment.get("extras", {}).get(STACK)
                 if stack:
                     place = spack_environments(folder, stack) / stack
-                    shown[str(place) if place.is_dir() else stack] = None
+                    if place.is_dir():
+                        stack = str(place)
+                    shown[stack] = None
         except (KeyError, TypeError, AttributeError) as error:
             raise ValueError(
                 f"{folder / SETTINGS} has mistakes ({error!r}): iogauge check"

@@ -10,10 +10,10 @@ they have not been measured yet.
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import reframe.core.builtins as builtins
 from pydantic import ValidationError
@@ -149,14 +149,13 @@ class DerivedCheck(JudgedCheck):
 
     # What a scenario may use.
 
-    def source(self, check: str, partition: str, **more: Any) -> Source:
+    def source(self, check: str, partition: str) -> Source:
         """Return a source: a check's cases on a partition, in this environment and tier."""
         return Source(
             check=check,
             partition=partition,
             environment=self.current_environ.name,
             tier=self.tier_of(check),
-            **more,
         )
 
     def tier_of(self, check: str) -> str:
@@ -366,9 +365,8 @@ class CurveCheck(DerivedCheck):
     def sources(self) -> tuple[Source, ...]:
         """Return the points of the sweep on this partition."""
         return (
-            self.source(
-                self.points_of,
-                self.current_partition.name,
+            replace(
+                self.source(self.points_of, self.current_partition.name),
                 varied=self.varied,
                 expected=self.expected(),
                 metrics=tuple(Metric(f"{way}_bw", "MiB/s") for way in self.ways),
@@ -379,11 +377,12 @@ class CurveCheck(DerivedCheck):
 
     def formulas(self, *operands: Operands) -> Sequence[Formula]:
         """Return each quantity of each direction."""
-        return [
-            Formula(Metric(f"{way}_{quantity}", unit), f"{way}_bw", compute)
-            for quantity, (compute, unit) in self.quantities.items()
-            for way in self.ways
-        ]
+        found = []
+        for quantity, (compute, unit) in self.quantities.items():
+            for way in self.ways:
+                metric = Metric(f"{way}_{quantity}", unit)
+                found.append(Formula(metric, f"{way}_bw", compute))
+        return found
 
 
 class SpeedupCheck(CurveCheck):
@@ -415,7 +414,8 @@ class PairsCheck(DerivedCheck):
         here = self.current_partition.name
         found = []
         for value in (self.against, *self.pairs.values()):
-            found.append(self.source(self.points_of, here, fixed={self.varied: value}))
+            source = self.source(self.points_of, here)
+            found.append(replace(source, fixed={self.varied: value}))
         return tuple(found)
 
     def formulas(self, *operands: Operands) -> Sequence[Formula]:

@@ -1,6 +1,7 @@
 """Metrics that compare places: a partition with its baseline, file systems of several sizes, boxes of servers."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import chain
 
@@ -14,6 +15,14 @@ from iogauge.site.references import bare, leaves
 from iogauge_extras.derived import derive
 from iogauge_extras.derived.derive import NotComputable, Operands, Source
 from iogauge_extras.derived.derived_check import DerivedCheck, Formula
+
+
+def _environments() -> dict[str, set[str]]:
+    """Return the names of the environments of the selected system's partitions by name."""
+    found = {}
+    for partition in runtime().system.partitions:
+        found[partition.name] = {environ.name for environ in partition.environs}
+    return found
 
 
 def _partition_extras() -> dict[str, PartitionExtras]:
@@ -77,9 +86,10 @@ class PlacesCheck(DerivedCheck):
 
     def sources(self) -> tuple[Source, ...]:
         """Return all cases of the check on each file system."""
-        return tuple(
-            self.source(self.check, place, x=x) for place, x in self.places().items()
-        )
+        found = []
+        for place, x in self.places().items():
+            found.append(replace(self.source(self.check, place), x=x))
+        return tuple(found)
 
     def promise(self) -> tuple[Metric, ...]:
         """Return the metrics of the reference file; one that has no lower bound is better if it is less.
@@ -117,9 +127,7 @@ class BaselineCheck(PlacesCheck):
     @builtins.run_after("init")
     def _select_environments(self) -> None:
         """Select the environments shared with the baseline, or all of this partition."""
-        environments = {
-            p.name: {e.name for e in p.environs} for p in runtime().system.partitions
-        }
+        environments = _environments()
         chosen: set[str] = set()
         for name, extras in _partition_extras().items():
             if extras.baseline and self.check in extras.baseline.checks:
@@ -165,14 +173,13 @@ class SizesCheck(PlacesCheck):
     @builtins.run_after("init")
     def _select_places(self) -> None:
         """Select the baselines, in the environments that all sizes share."""
-        families, system = sizes(self.check), runtime().system
-        environments = {p.name: {e.name for e in p.environs} for p in system.partitions}
-        shared = [
-            set.intersection(*(environments[n] for n in names))
-            for names in families.values()
-        ]
-        self.valid_systems = [f"{system.name}:{name}" for name in families]
-        self.valid_prog_environs = sorted(set().union(*shared))
+        families, environments = sizes(self.check), _environments()
+        shared: set[str] = set()
+        for names in families.values():
+            shared |= set.intersection(*(environments[name] for name in names))
+        system = runtime().system.name
+        self.valid_systems = [f"{system}:{name}" for name in families]
+        self.valid_prog_environs = sorted(shared)
 
     def places(self) -> Mapping[str, float]:
         """Return the file systems with their sizes."""
@@ -204,7 +211,7 @@ class BoxScalingCheck(DerivedCheck):
         found = []
         for span in ("all", "one-box"):
             fixed = {"block": self.block, "tasks": self.tasks, "span": span}
-            found.append(self.source("RandomRead", here, fixed=fixed))
+            found.append(replace(self.source("RandomRead", here), fixed=fixed))
         return tuple(found)
 
     def formulas(self, *operands: Operands) -> Sequence[Formula]:

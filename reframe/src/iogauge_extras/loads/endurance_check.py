@@ -35,7 +35,9 @@ class EnduranceCheck(FioCheck):
     def rounds(self, metric: Metric) -> Sequence[Mapping[str, float]]:
         """Return the mean of each minute of each repetition, by the seconds at which it begins."""
         found: list[dict[str, float]] = []
-        for output in self.outputs_of("write") if metric == WRITE_BW else ():
+        if metric != WRITE_BW:
+            return found
+        for output in self.outputs_of("write"):
             series = output.parameters.get(SERIES)
             if isinstance(series, Series):
                 mean = output.phases[0].rates["bw"].value / series.mean

@@ -78,9 +78,7 @@ def _reports(
     return [found[host] for host in sorted(found)]
 
 
-def _output(
-    reports: Sequence[Written] | Sequence[Checked], phase: Phase, **more: Any
-) -> ToolOutput:
+def _output(reports: Sequence[Written] | Sequence[Checked], phase: Phase) -> ToolOutput:
     """Return an output of one phase."""
     return ToolOutput(
         tool="failover",
@@ -89,7 +87,6 @@ def _output(
         tasks=len(reports),
         nodes=len(reports),
         command=" ".join(reports[0].words),
-        **more,
     )
 
 
@@ -186,9 +183,11 @@ def parse_stream(texts: Mapping[str, str], clients: int) -> ToolOutput:
     )
     seen = [f"{len(errors)} error(s) seen by programs", *errors[:1]]
     notes["succeeded"] = "; ".join(seen)
-    parameters = {"bandwidths": rates, "marks": marks}
-    return _output(
-        reports, phase, notes=notes, parameters=parameters, unsettled=unsettled
+    return replace(
+        _output(reports, phase),
+        notes=notes,
+        parameters={"bandwidths": rates, "marks": marks},
+        unsettled=unsettled,
     )
 
 
@@ -213,9 +212,8 @@ def parse_check(texts: Mapping[str, str], clients: int) -> ToolOutput:
         max(report.seconds for report in reports),
         bytes_moved=blocks * BLOCK_BYTES,
     )
-    return _output(
-        reports,
-        phase,
+    return replace(
+        _output(reports, phase),
         notes={_INTACT.name: f"{every} blocks and files, {wrong} wrong"},
         parameters={"shift": int(all(one.of != one.host for one in reports))},
         warnings=tuple(warnings),

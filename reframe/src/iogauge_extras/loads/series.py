@@ -107,7 +107,9 @@ def series_of_instants(
     """
     ordered = sorted(instants, key=lambda instant: instant.time)
     times = [instant.time for instant in ordered]
-    counts = [i.read if direction == "read" else i.written for i in ordered]
+    counts = [instant.written for instant in ordered]
+    if direction == "read":
+        counts = [instant.read for instant in ordered]
     first = bisect_right(times, run.started)
     last = bisect_right(times, run.ended)
     if last - first < 2 or seconds < _LEAST * _LOOK_S:
@@ -148,12 +150,11 @@ def with_series(
     if nobody counted; ``what`` names the execution.
     """
     (phase,) = output.phases
-    series = series_of_instants(
-        noted.instants(MOVED),
-        "read" if phase.name == "read" else "write",
-        run,
-        phase.seconds,
-    )
+    direction: Literal["read", "write"] = "write"
+    if phase.name == "read":
+        direction = "read"
+    instants = noted.instants(MOVED)
+    series = series_of_instants(instants, direction, run, phase.seconds)
     if series is None:
         raise ToolOutputError(
             f"{what}: no counter under the target's mount showed on the first node when the bytes of "

@@ -8,7 +8,7 @@ measured again. After that all are read in the same way. The repetitions are ins
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from iogauge.cases.fio import LAID_OUT, FioCheck
 from iogauge.core.measurement import Metric, Reference, ToolOutput
@@ -120,6 +120,10 @@ class NeedleCheck(FioCheck):
         """Return the case: all rounds of each way, with job files. ``servers`` is the file that lists the probed nodes."""
         deviation = self.site.limits.max_deviation
 
+        launch: Literal["once", "servers"] = "once"
+        if servers:
+            launch = "servers"
+
         def one_pass(way: Any) -> PhasePlan:
             rounds = Rounds(
                 direction=way,
@@ -141,7 +145,7 @@ class NeedleCheck(FioCheck):
                     str(rounds.rounds),
                     *servers,
                 ],
-                launch="servers" if servers else "once",
+                launch=launch,
                 parse=parse,
                 rates={
                     f"{way}_slowest": (way, "slowest"),

@@ -122,7 +122,10 @@ def rates_of(
             )
         for name in row.keys() - names:
             raise ToolOutputError(f"needle: {name}, round {number}: it was not planned")
-    return {name: tuple(rounds[number][name] for number in numbers) for name in names}
+    rates = {}
+    for name in names:
+        rates[name] = tuple(rounds[number][name] for number in numbers)
+    return rates
 
 
 def orders(names: Sequence[str], rounds: int, token: str) -> list[tuple[str, ...]]:
@@ -203,7 +206,7 @@ def again(rates: Mapping[str, Sequence[float]], max_deviation: float) -> Again:
 
 
 def next_turns(
-    job_file: str, rounds: int, measured: str, servers: str | None
+    job_file: str, rounds: int, measured: str, servers: str = ""
 ) -> list[str]:
     """Return the lines of the answer: none if no probe is a suspect.
 
@@ -219,16 +222,15 @@ def next_turns(
         first, rounds = rounds + 1, turns_again(rounds)
     # Another order in each execution: what only a place in the order makes slow must not hit one probe in every sweep.
     drawn = orders(names, rounds, f"{os.environ['IOG_TOKEN']} {first}")
-    return [
-        f"{number} {name} {options[name]}"
-        for number, order in enumerate(drawn, first)
-        for name in order
-    ]
+    lines = []
+    for number, order in enumerate(drawn, first):
+        lines += [f"{number} {name} {options[name]}" for name in order]
+    return lines
 
 
-def _probes(job_file: str, servers: str | None) -> dict[str, str]:
+def _probes(job_file: str, servers: str) -> dict[str, str]:
     """Return fio's option for each probe."""
-    if servers is None:
+    if not servers:
         names = re.findall(r"^\[(\S+)\]$", untrusted.read_text(job_file), re.MULTILINE)
         return {name: f"--section={name}" for name in names}
     words = (line.split() for line in untrusted.read_text(servers).splitlines())
@@ -239,9 +241,7 @@ def command(words: list[str]) -> int | None:
     """``turns JOBFILE ROUNDS MEASURED [SERVERS]``: print the next lines; return None for other words."""
     match words:
         case [job_file, rounds, measured, *servers]:
-            lines = next_turns(
-                job_file, int(rounds), measured, servers[0] if servers else None
-            )
+            lines = next_turns(job_file, int(rounds), measured, *servers)
             sys.stdout.writelines(f"{line}\n" for line in lines)
             return 0
     return None

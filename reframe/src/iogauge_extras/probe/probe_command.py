@@ -277,5 +277,8 @@ def probe(
     if nagios:
         raise typer.Exit(_nagios(states))
     for state in states:
-        say(str(state), "red" if state.is_slow else "")
+        style = ""
+        if state.is_slow:
+            style = "red"
+        say(str(state), style)
     raise typer.Exit(int(any(state.is_slow for state in states)))

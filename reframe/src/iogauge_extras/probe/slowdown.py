@@ -9,7 +9,7 @@ first that is not.
 
 import math
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from pydantic import Field
@@ -158,8 +158,10 @@ def stretches(lines: Sequence[Line]) -> list[Stretch]:
         factors: dict[str, float] = {}
         problem = ""
         for line in run:
-            problem = line.problem or problem
-            for group in GROUPS if line.problem else line.slow:
+            slow: Iterable[str] = line.slow
+            if line.problem:
+                problem, slow = line.problem, GROUPS
+            for group in slow:
                 counts[group] += line.probes
             for group, factor in line.factors.items():
                 factors[group] = max(factor, factors.get(group, 0.0))

@@ -119,6 +119,11 @@ def parse(result: str, stdout: str, files: Mapping[str, str]) -> ToolOutput:
     }
     if shift is not None:
         parameters["shift"] = shift
+    totals = {"read": 0, "write": 0}
+    for phase in phases:
+        way = phase.name.rpartition("-")[2]
+        if way in totals:
+            totals[way] += phase.bytes_moved or 0
     return ToolOutput(
         tool="io500",
         all_options=True,
@@ -129,10 +134,7 @@ def parse(result: str, stdout: str, files: Mapping[str, str]) -> ToolOutput:
         nodes=nodes,
         warnings=unique(complaints),
         parameters=parameters,
-        totals={
-            way: sum(p.bytes_moved or 0 for p in phases if p.name.endswith(f"-{way}"))
-            for way in ("read", "write")
-        },
+        totals=totals,
         extra_bytes={"read": _unscored(files), "write": 0},
     )
 
@@ -202,7 +204,7 @@ def _scores(sections: Mapping[str, Mapping[str, str]], stdout: str) -> dict[str,
     rate = geometric_mean([scores[name] for name in RATES])
     follows = {"bw": bandwidth, "md": rate, "score": math.sqrt(bandwidth * rate)}
     for (key, ours), said in zip(follows.items(), printed[0], strict=False):
-        theirs = _number(final[key].split()[0] if final[key] else "", key)
+        theirs = _number(final[key].partition(" ")[0], key)
         # Each score is printed with six decimals.
         slack = 1e-6 + ours * sum(0.5e-6 / score for score in scores.values())
         if abs(theirs - ours) > slack or abs(_number(said, key) - theirs) > 1e-6:

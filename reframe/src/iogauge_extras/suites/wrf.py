@@ -51,7 +51,8 @@ def parse(text: str, header: str) -> ToolOutput:
     }
     grid = told.get("Grid size longitude x latitude", "").split(" x ")
     words = ["wrf_io", "-i", header, "-n", told.get("Number of time records", "")]
-    words += [word for pair in zip(("-y", "-x"), grid, strict=False) for word in pair]
+    for option, points in zip(("-y", "-x"), grid, strict=False):
+        words += [option, points]
     return ToolOutput(
         tool="wrf_io",
         version="1.14",
