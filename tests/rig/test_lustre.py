@@ -100,8 +100,8 @@ def site(tmp_path_factory):
         int(str(expect.get(f"layout.stripe_{what}", usual)).rpartition(",")[2])
         for what, usual in (("count", 1), ("bytes", 4 << 20))
     )
-    # Eight stripes for each target that a shared file has.
-    stripes = 8 * max(size * max(2, targets if count == -1 else count), targets << 20)
+    # Eight stripes for each target that a shared file has, and as much as one before the last component.
+    stripes = 9 * max(size * max(2, targets if count == -1 else count), targets << 20)
     short = {
         "limits": f"{{case_bytes: {max(64, stripes >> 20)} MiB, case_files: 200, phase_seconds: 2 s, tier: quick, max_of_free: 50%, "
         "max_spread: 50%, repetitions: 2, max_fill: 95%}",

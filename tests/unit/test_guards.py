@@ -817,6 +817,17 @@ def test_g23_holds_for_the_last_component_with_data():
     assert last_with_data((), MIB) is None
 
 
+def test_g23_counts_what_lies_in_the_last_component():
+    """Lustre 2.17, -E 64M -c 1 -E -1 -c 4 -S 1M: of 72 MiB, three targets had two stripes each."""
+    rest = Part(stripe_count=4, stripe_bytes=MIB, begin_bytes=64 * MIB)
+    says(
+        preflight.stripes_against_size(72 * MIB, rest),
+        "G23",
+        "8 MiB in stripes of 1 MiB over 4 ",
+    )
+    assert preflight.stripes_against_size(96 * MIB, rest).outcome is OK
+
+
 @pytest.mark.parametrize(
     "size, stripe, count", [(32, 1, 4), (64 * MIB, MIB, 4), (1, 8, 1)]
 )

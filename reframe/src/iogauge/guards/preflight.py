@@ -356,15 +356,15 @@ _STRIPED = Guard(
 
 def stripes_against_size(file_bytes: int, part: Part) -> Finding:
     """G23: ``part`` is the last component with data."""
-    count, stripe = part.stripe_count, part.stripe_bytes
-    size = f"{format_bytes(file_bytes)} in stripes of {format_bytes(stripe)}"
+    count, stripe, held = part.stripe_count, part.stripe_bytes, part.holds(file_bytes)
+    size = f"{format_bytes(held)} in stripes of {format_bytes(stripe)}"
     enough = _STRIPES * count * stripe
     guard = _STRIPED.saying(
         remedy="Raise limits.case_bytes (for OutputFile, sweeps.file_sizes) until the shared file has "
-        f"{format_bytes(enough)}, or lower the stripe size or count"
+        f"{format_bytes(part.begin_bytes + enough)}, or lower the stripe size or count"
     )
     return guard.decide(
-        file_bytes >= enough or count == 1, f"{size} over {count} storage target(s)"
+        held >= enough or count == 1, f"{size} over {count} storage target(s)"
     )
 
 
