@@ -217,11 +217,13 @@ def test_servers_of_several_hosts_start_their_clocks_apart(sharing, of_tasks, ou
     size = 512 * MIB
     (view,) = case().evidence.views
     hosts = [f"n1{n or ''}" for n in range(sharing)]
+    views = tuple(replace(view, host=host, cache_id="one") for host in hosts)
     says = {"asked": Reading(1, size), "moved": Reading(0, size)}
     says["counters"] = {"8:16": Reading(0, size)}
     tasks = tuple(task(host=host, ended=6.0, **says) for host in hosts)
     whole = said(case(), "write", seconds=2.0, bytes_moved=size).alter(
-        views=tuple(replace(view, host=host, cache_id="one") for host in hosts),
+        views=views,
+        opened=views[0],
         moved=tuple(Instant(1 + n / 10, 0, size * min(n, 30) // 30) for n in range(51)),
         task_counters={
             "write": (

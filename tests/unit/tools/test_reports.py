@@ -224,4 +224,4 @@ def test_what_a_mount_promises(told):
     known = kind_of(mount.type)
     assert (known.cache, known.honours_o_direct) == (cache, direct == "passes"), report
     assert fsname_of(mount.source) == "*"
-    assert upper_directory(mount) == ("/tmp/w/o" if "upperdir" in line else None)
+    assert upper_directory(mount) == ("/tmp/w/o" if "upperdir" in line else "")

@@ -18,7 +18,6 @@ from iogauge.node import inventory
 from iogauge.node.host import usable_cores
 from iogauge.node.kernel import memory_bytes
 from iogauge.node.kinds import kind_of
-from iogauge.node.layers import loop_remedy
 from iogauge.node.view import View
 from iogauge.site import programs
 from iogauge.site.extras import Target
@@ -93,7 +92,7 @@ def promises(target: Target, view: View) -> Iterator[Answer]:
     elif known.why:
         text = f"reads may come from a cache, O_DIRECT or not ({known.why})"
         remedy = "use two nodes or more, data of twice the memory, or another directory"
-        yield note(text, loop_remedy(known.why) or remedy)
+        yield note(text, remedy)
     elif known.cache != "page-cache":
         yield note(
             f"a client of {kind} keeps data in a cache that iogauge cannot check: buffered reads on one node are INVALID",

@@ -74,7 +74,8 @@ def collect(
         refused = complaints.refused_by_node(stage, runs)
         if wrong or refused:
             return replace(evidence, mismatch=wrong, refused=refused)
-        complaints.check_phases(stage, plan, runs, end, _on_lustre(plan, opened))
+        on_lustre = plan.striped or bool(opened.view and opened.view.on_lustre)
+        complaints.check_phases(stage, plan, runs, end, on_lustre)
         job = _Job(stage, plan, opened, runs, _complete(reader, noted, plan, runs))
         evidence = _with_notes(evidence, job)
         evidence = _with_facts(evidence, job)
@@ -90,10 +91,6 @@ class _Job:
     opened: Opened
     runs: complaints.Runs
     noted: NodeObservations
-
-
-def _on_lustre(plan: CasePlan, opened: Opened) -> bool:
-    return plan.striped or bool(opened.view and opened.view.on_lustre)
 
 
 @contextlib.contextmanager
@@ -246,9 +243,6 @@ def _with_notes(evidence: Evidence, job: _Job) -> Evidence:
             )
     neighbours = stage_text(job.stage / files.NEIGHBOURS)
     why = noted.each(observations.UNCOUNTED, str)
-    samples: tuple[Sample, ...] = ()
-    if job.plan.sampled:
-        samples = tuple(_noted(noted, observations.CONTENTS, Sample.from_json))
     return replace(
         evidence,
         views=views,
@@ -263,7 +257,7 @@ def _with_notes(evidence: Evidence, job: _Job) -> Evidence:
         found=noted.counts(observations.FOUND),
         loaded=noted.loaded(),
         uncounted="; ".join(f"{host}: {text}" for host, _, text in why),
-        samples=samples,
+        samples=tuple(_noted(noted, observations.CONTENTS, Sample.from_json)),
     )
 
 

@@ -45,7 +45,7 @@ class Evidence:
     the first task there passed bytes to the kernel, and ``printed`` when the tool printed.
     ``loaded`` are the libraries that are preloaded in tasks there.
 
-    ``opened`` is the first node's view before anything was written, ``passed_on`` what the target
+    ``opened`` is the view of the first node, which runs the job script, before anything was written, ``passed_on`` what the target
     passes on to files, if it is on Lustre. ``neighbours`` are the
     directories of other cases on the target meanwhile. ``occupied`` names the holder of the
     target's lock if the job waited in vain. ``lost`` says why the job may not have held the lock
@@ -88,17 +88,6 @@ class Evidence:
     bindings: tuple[Binding, ...] = ()
     samples: tuple[Sample, ...] = ()
     mismatch: str = ""
-
-    @property
-    def first(self) -> View | None:
-        """Return the view of the first node, which runs the job script; None if it runs no task.
-
-        The agent looks several times a second there, and says when in seconds since the boot of that node.
-        """
-        for view in self.views:
-            if self.opened and view.host == self.opened.host:
-                return view
-        return None
 
 
 #: Quantity of every phase: the seconds that the tool reports.

@@ -103,17 +103,17 @@ def _rested(hardly: float, before: tuple[float, int], after: tuple[float, int]) 
 
 
 def longest_silence(
-    counts: Sequence[tuple[float, int]], span: tuple[float, float], printed: int
+    counts: Sequence[tuple[float, int]], began: float, printed: int
 ) -> float | None:
     """Return the longest time, at least, between two lines of a tool that has ``printed`` so much or more; None without two.
 
-    ``counts`` are the bytes that it had printed at a time, in seconds since boot. If they fall, another execution has begun.
+    Its execution ``began`` at a time. ``counts`` are the bytes that it had printed at a time, in seconds since boot. If they fall, another execution has begun.
     """
     longest: float | None = None
-    since = last = span[0]
+    since = last = began
     so_far = 0
     for time, count in counts:
-        if time <= span[0]:
+        if time <= began:
             continue
         if count < so_far:
             break
@@ -185,7 +185,11 @@ def _seconds_of(
     own: int,
     rests: int = 0,
 ) -> float | None:
-    """Return the seconds in which a count grew by ``own``, at least, without so many ``rests``; None if unknown."""
+    """Return the seconds in which a count grew by ``own``, at least, without so many ``rests``; None if unknown.
+
+    They begin at the first look that shows more than the part at the beginning that does not count, and end at the last
+    look that does not yet show the part at the end. What was counted beyond ``own`` may be of others, at either end.
+    """
     within = _within(counts, span)
     if len(within) < 3:
         return None

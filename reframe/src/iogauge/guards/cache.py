@@ -10,7 +10,6 @@ from iogauge.guards.agreement import BYTES
 from iogauge.guards.finding import Finding, Guard, Outcome
 from iogauge.guards.views import CaseView, PhaseView, whole
 from iogauge.node.files import Eviction
-from iogauge.node.layers import loop_remedy
 
 #: Bytes by which the memory that a node reports may exceed the real one: it reports whole GiB.
 MEMORY_ROUNDING = 1 << 29
@@ -57,10 +56,9 @@ def client_cache(phase: PhaseView) -> Finding | None:
     enough, says_memory = _enough(case)
     guard = CLIENT_CACHE.saying(
         "O_DIRECT that the file system honours, or readers on another node (N >= 2, Q mod N != 0), or "
-        f"V >= {_CLIENTS_MEMORY} M, or a page cache proven empty before each read",
-        loop_remedy(kind.why),
+        f"V >= {_CLIENTS_MEMORY} M, or a page cache proven empty before each read"
     )
-    if phase.bytes_per_node and not loop_remedy(kind.why):
+    if phase.bytes_per_node:
         remedy = CLIENT_CACHE.remedy
         if kind.honours_o_direct:
             remedy += ", the O_DIRECT variant,"

@@ -54,7 +54,7 @@ _SECONDS = Guard(
 )
 
 
-def seconds_figures(
+def reported_seconds(
     reported: float,
     *,
     ran: float | None = None,
@@ -64,14 +64,18 @@ def seconds_figures(
     asked: float | None = None,
     working: float | None = None,
     work: Tolerance = _WORK,
-) -> list[ReportedFigure]:
-    """Return the figures of an execution that took seconds, with the bounds of all that saw it, None if nobody did.
+) -> ReportedFigure:
+    """Return the seconds of an execution, with the bounds of all that saw it, None if nobody did.
 
     ``ran`` lies between start and end of its processes. ``moving`` lies between the first and the last bytes on the
     devices, or that a task passed to the kernel, at least; ``source`` says who saw it. ``changing``: its files were made or
     removed, at least. ``working``: it did hardly more than what it times, see ``work``. It was told to run for ``asked``.
     """
     bounds: list[Bounds] = []
+    if asked is not None:
+        bounds.append(
+            SECONDS.least(f"it was told to run {format_seconds(asked)}", asked)
+        )
     if ran is not None:
         saw = f"its processes ran {format_seconds(ran)}"
         bounds.append(CLOCK.most(saw, ran, firm=True))
@@ -88,11 +92,7 @@ def seconds_figures(
         is_exact = working >= _CONFIRMS * work.slack
         bounds.append(work.least(saw, working, exact=is_exact, often=True))
     says = f"the tool reports {format_seconds(reported)}"
-    figures = [ReportedFigure(says, reported, bounds)]
-    if asked is not None:
-        bound = SECONDS.least(f"it was told to run {format_seconds(asked)}", asked)
-        figures.insert(0, ReportedFigure(says, reported, [bound]))
-    return figures
+    return ReportedFigure(says, reported, bounds)
 
 
 def seconds_witnessed(phase: PhaseView) -> Finding | None:
@@ -102,10 +102,10 @@ def seconds_witnessed(phase: PhaseView) -> Finding | None:
     case, complete = phase.case, phase.complete
     executions = []
     for execution in phase.executions:
-        figures = _figures(execution)
+        figure = _figure(execution)
         if not execution.complete:
-            figures = [figure.of_a_part for figure in figures]
-        executions.append(figures)
+            figure = figure.of_a_part
+        executions.append([figure])
     unseen = None
     if not phase.plan.pauses:
         guard = _SECONDS.saying(
@@ -151,11 +151,11 @@ def _looks_lost(phase: PhaseView) -> Finding | None:
     return guard.unwitnessed(saw, case.lines_required)
 
 
-def _figures(execution: Execution) -> list[ReportedFigure]:
+def _figure(execution: Execution) -> ReportedFigure:
     output, counts = execution.output, execution.counts
     working, work = _working(execution)
     moving, source = _moving(execution)
-    return seconds_figures(
+    return reported_seconds(
         output.timed,
         ran=counts.seconds if counts.witnesses else None,
         moving=moving,
@@ -175,12 +175,12 @@ def _working(execution: Execution) -> tuple[float | None, Tolerance]:
     """
     output, case = execution.output, execution.case
     span, parameters = execution.span, output.parameters
-    if output.tool != MDTEST or execution.view.plan.pauses or span is None:
+    if output.tool != MDTEST or execution.phase.plan.pauses or span is None:
         return None, _WORK
     done = {reported.name for reported in output.phases}
     begins_at = parameters.get("begins_at")
     begins = begins_at if isinstance(begins_at, int) else 1
-    worked, work = times.longest_silence(case.evidence.printed, span, begins), _WORK
+    worked, work = times.longest_silence(case.evidence.printed, span[0], begins), _WORK
     if worked is None:  # Something kept the output back, until its end.
         start = _START_S
         if case.plan.nodes > 1:
@@ -202,8 +202,8 @@ def _moving(execution: Execution) -> tuple[float | None, str]:
 
 def _moving_on_devices(execution: Execution) -> float | None:
     """Return the seconds in which an execution's bytes moved on the devices of the first node; None if unknown."""
-    phase, case, span = execution.view, execution.case, execution.span
-    first, views = case.evidence.first, case.evidence.views
+    phase, case, span = execution.phase, execution.case, execution.span
+    first = case.evidence.opened
     if span is None or first is None or not case.counters or case.on_network:
         # Clients of a network count what programs ask for, or in the background.
         return None
@@ -213,7 +213,7 @@ def _moving_on_devices(execution: Execution) -> float | None:
     if phase.plan.pauses or execution.output.stretches != 1:
         return None
     # Containers of one kernel over one mount share their counters.
-    hosts = [view.host for view in views if view.cache_id == first.cache_id]
+    hosts = [view for view in case.evidence.views if view.cache_id == first.cache_id]
     if len(hosts) > 1 and not execution.counts.of_tasks:
         # Each server starts its clock when it is ready: their bytes move for longer than any of them measures.
         return None
@@ -231,7 +231,7 @@ def _changing(execution: Execution) -> float | None:
     Hosts that see several file systems are not compared. XFS counts later what is removed.
     """
     case, files, span = execution.case, execution.files_changed, execution.span
-    if files is None or span is None or execution.view.plan.pauses:
+    if files is None or span is None or execution.phase.plan.pauses:
         return None
     if execution.output.tool != MDTEST:
         return None
@@ -255,7 +255,7 @@ def _asking(execution: Execution) -> float | None:
         ways = {"read", "write"}
     if span is None or not ways:
         return None
-    if execution.view.plan.pauses or not execution.synchronous:
+    if execution.phase.plan.pauses or not execution.synchronous:
         return None
     asked = execution.case.evidence.asked
     return times.seconds_of_asking(asked, span, ways, phases=output.stretches)

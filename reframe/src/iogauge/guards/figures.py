@@ -82,14 +82,10 @@ def _spread(
     limit = case.extras.limits.max_spread
     guard = _SPREAD.saying(f"at most {limit:.0%} over at least 2 repetitions")
     if len(samples) < 2:
-        if case.extras.limits.repetitions > case.plan.samples:
-            # Its repetitions, if any, lie within the sample.
-            guard = guard.saying(remedy="Compare runs (iogauge history)")
-            return guard.warn("one sample a run: spread unknown")
         guard = guard.saying(
-            remedy="Raise limits.repetitions. If the check never repeats, compare runs (iogauge history)"
+            remedy="Compare runs (iogauge history). If the check can repeat, raise limits.repetitions"
         )
-        return guard.warn("one repetition: spread unknown")
+        return guard.warn("one sample a run: spread unknown")
     cv = statistics.stdev(samples) / statistics.fmean(samples)
     saw = f"coefficient of variation {cv:.1%} over {len(samples)} repetitions"
     return guard.decide(cv <= limit, saw, otherwise)

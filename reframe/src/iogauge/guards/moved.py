@@ -172,10 +172,10 @@ def _called(execution: Execution, way: str) -> list[ReportedFigure]:
 def _moved_for_tasks(execution: Execution, way: str, reported: int) -> list[Bounds]:
     """Return the bounds of the bytes that the kernel moved for the tasks."""
     case, counts = execution.case, execution.counts
-    moved, beside = counts.moved.way(way), _beside(execution.view, way)
+    moved, beside = counts.moved.way(way), _beside(execution.phase, way)
     data = moved
     if way == "read":
-        if not execution.view.access.o_direct:
+        if not execution.phase.access.o_direct:
             # If memory is short, pages that were read ahead are dropped and fetched again.
             beside = max(beside, reported // _DROPPED)
         counted = counts.counted(case.counters)
@@ -257,7 +257,7 @@ def _files_made(execution: Execution) -> ReportedFigure:
         bounds.append(Bounds(saw, most=found))
     # Clients of a network count data alone. Without a sync, new inodes may wait in memory for half a minute.
     counted = execution.counts.counted(execution.case.counters)
-    synced = execution.view.plan.syncs and not execution.case.on_network
+    synced = execution.phase.plan.syncs and not execution.case.on_network
     if counted and synced and files >= LEAST_FILES:
         saw = f"the target's devices wrote {format_bytes(counted.written)}: the files lay elsewhere"
         bounds.append(Bounds(saw, most=counted.written / _INODE_BYTES))

@@ -36,7 +36,7 @@ def _all_of(case: CaseView) -> Iterator[Execution]:
 
 def objection(execution: Execution) -> str:
     """Return why an output is not of its execution; empty if it is."""
-    output, plan, planned = execution.output, execution.case.plan, execution.view.plan
+    output, plan, planned = execution.output, execution.case.plan, execution.phase.plan
     words = output.command.split()
     program = PurePath(words[0]).name if words else output.tool
     candidates = [phase for phase in plan.phases if phase.name == planned.within]
@@ -147,8 +147,8 @@ def tool_integrity(phase: PhaseView) -> Finding:
     tasks_seen, nodes_seen = set[int | None](), set[int | None]()
     for execution in executions:
         if execution.output.tool == tool:
-            versions.setdefault(execution.output.version, execution.view.plan.name)
-        if execution.view.plan.name == phase.plan.name:
+            versions.setdefault(execution.output.version, execution.phase.plan.name)
+        if execution.phase.plan.name == phase.plan.name:
             tasks_seen.add(execution.output.tasks)
             nodes_seen.add(execution.output.nodes)
     named = "; ".join(f"{name} in {versions[name]}" for name in sorted(versions))
@@ -193,8 +193,8 @@ def tool_integrity(phase: PhaseView) -> Finding:
 def _foreign(phase: PhaseView, executions: Sequence[Execution]) -> str:
     """Return why an output is not of its execution; empty if all are."""
     for execution in executions:
-        of_phase = execution.view.plan.name == phase.plan.name
-        if of_phase or not execution.view.plan.rates:
+        of_phase = execution.phase.plan.name == phase.plan.name
+        if of_phase or not execution.phase.plan.rates:
             wrong = objection(execution)
             if wrong:
                 return wrong

@@ -159,7 +159,7 @@ def foreign_load(case: CaseView) -> Finding:
             every += phase.executions
     worst = _foreign(case, every)
     for phase in reading:
-        own = [run for run in every if run.view.plan.name == phase.plan.name]
+        own = [run for run in every if run.phase.plan.name == phase.plan.name]
         reads = _foreign(case, own, reads_alone=True)
         if reads.share > max(worst.share, limit):
             saw = f"in {phase.plan.name} {reads.saw}"
@@ -221,10 +221,10 @@ def _requests(execution: Execution, own: Reading) -> int | None:
 
     A direct transfer is one request, if it is not copied.
     """
-    view, output = execution.view, execution.output
-    if not view.moves_data or not view.access.o_direct:
+    phase, output = execution.phase, execution.output
+    if not phase.moves_data or not phase.access.o_direct:
         return None
-    sizes = {phase.transfer_bytes or 0 for phase in output.phases} or {0}
+    sizes = {part.transfer_bytes or 0 for part in output.phases} or {0}
     if min(sizes) <= 0 or max(sizes) >= SMALL_REQUEST:
         return None
     written = round(own.written * execution.case.copies[1])
@@ -233,7 +233,7 @@ def _requests(execution: Execution, own: Reading) -> int | None:
 
 def _beside(execution: Execution) -> Reading:
     """Return the bytes that an execution may move beside its data."""
-    view, case, output = execution.view, execution.case, execution.output
+    case, output = execution.case, execution.output
     if case.kind.accounts:
         written = 0.0
         for phase in output.phases:
@@ -250,7 +250,7 @@ def _beside(execution: Execution) -> Reading:
     beside = Reading(
         output.extra_bytes.get("read", 0), output.extra_bytes.get("write", 0)
     )
-    if view.access.o_direct:
+    if execution.phase.access.o_direct:
         return beside
     # A client of a network moves whole pages, and reads ahead, on nobody's account.
     ends = largest = 0

@@ -5,9 +5,8 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from operator import attrgetter
-from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from iogauge.core.units import format_bytes
@@ -39,17 +38,8 @@ _IDENTITY = Guard(
 )
 
 
-def identity(
-    declares: Target | JobOrder,
-    views: Sequence[View],
-    *,
-    at_end: Mapping[str, str] = MappingProxyType({}),
-    hosts: Collection[str] = (),
-) -> Finding:
-    """G9: ``at_end`` maps hosts to the UUIDs that they saw after the last phase. An unknown UUID agrees with any, but not
-    with a declared UUID. A task of a case on one node ran
-    on each of ``hosts``.
-    """
+def identity(declares: Target | JobOrder, views: Sequence[View]) -> Finding:
+    """G9 of the first looks of all nodes. An unknown UUID agrees with any, but not with a declared UUID."""
     declared = _declared(declares)
     guard = _IDENTITY.saying(declared)
     for view in views:
@@ -67,7 +57,7 @@ def identity(
             )
     if not views:
         return guard.saying(remedy="Run again").invalid("no node reported its mounts")
-    first = next((view for view in views if view.uuid), views[0])
+    first = _first(views)
     for view in views:
         if differ(first.uuid, view.uuid):
             return guard.saying(
@@ -77,24 +67,12 @@ def identity(
                 f"{view.host} sees UUID {view.uuid} for {view.path}: {_mounted(view)}; "
                 f"{first.host} sees UUID {first.uuid}: {_mounted(first)}"
             )
-    for host, uuid in at_end.items():
-        if differ(first.uuid, uuid):
-            return guard.saying(
-                "the same file system to the end",
-                "See what was mounted or unmounted meanwhile, and run again",
-            ).invalid(
-                f"{host} sees UUID {uuid} for {first.path} after the last phase; it was "
-                f"{first.uuid} before the first byte"
-            )
-    elsewhere = sorted(set(hosts) - {view.host for view in views})
-    if elsewhere:
-        return guard.saying(
-            "the target seen by the node of the tasks",
-            "Start the job script on the node of its tasks. See how the partition's launcher chooses the node",
-        ).invalid(
-            f"the tasks ran on {elsewhere[0]}, but {views[0].host} looked at the target"
-        )
     return guard.ok(f"{len(views)} node(s) see {declared}")
+
+
+def _first(views: Sequence[View]) -> View:
+    """Return the first view that knows the UUID, or the first of all."""
+    return next((view for view in views if view.uuid), views[0])
 
 
 def _declared(declares: Target | JobOrder) -> str:
@@ -133,23 +111,37 @@ def undeclared(
 
 
 def identity_of(case: CaseView) -> Finding:
-    """Return G9 of a case."""
-    evidence, target = case.evidence, case.extras.target
-    hosts = list[str]()
-    if case.plan.nodes == 1:
-        for executions in evidence.task_counters.values():
-            for counts in executions:
-                hosts += counts.hosts
-    finding = identity(
-        target,
-        evidence.views,
-        at_end={change.host: change.uuid for change in evidence.activity},
-        hosts=hosts,
-    )
-    # A resource manager makes another file system for each job.
-    if finding.outcome is not Outcome.OK or target.of_job:
+    """Return G9 of a case: of the first looks of its nodes, then of the last ones, then of the nodes of its tasks."""
+    evidence, target, views = case.evidence, case.extras.target, case.evidence.views
+    finding = identity(target, views)
+    if finding.outcome is not Outcome.OK:
         return finding
-    return undeclared(target, evidence.views, case.gate) or finding
+    first = _first(views)
+    for last in evidence.activity:
+        if differ(first.uuid, last.uuid):
+            return _IDENTITY.saying(
+                "the same file system to the end",
+                "See what was mounted or unmounted meanwhile, and run again",
+            ).invalid(
+                f"{last.host} sees UUID {last.uuid} for {first.path} after the last phase; it was "
+                f"{first.uuid} before the first byte"
+            )
+    # On several nodes each has looked for itself.
+    looked = {view.host for view in views}
+    for executions in evidence.task_counters.values():
+        for counts in executions:
+            elsewhere = sorted(set(counts.hosts) - looked)
+            if elsewhere and case.plan.nodes == 1:
+                return _IDENTITY.saying(
+                    "the target seen by the node of the tasks",
+                    "Start the job script on the node of its tasks. See how the partition's launcher chooses the node",
+                ).invalid(
+                    f"the tasks ran on {elsewhere[0]}, but {views[0].host} looked at the target"
+                )
+    # A resource manager makes another file system for each job.
+    if target.of_job:
+        return finding
+    return undeclared(target, views, case.gate) or finding
 
 
 def _full(free: int, total: int, need: int) -> float:
@@ -307,9 +299,9 @@ def target_room(
     targets. If there are fewer pieces than targets, each target may hold a piece.
     """
     need, most = order.held_bytes, order.max_fill
-    option, cut_up = "-m", False
+    option, cut_up = "-m", None
     if kind == "storage target":
-        option, cut_up = "-O", bool(order.pieces)
+        option, cut_up = "-O", order.pieces
     active = [target for target in targets if target.active]
     count = len(active) or 1
     share = math.ceil(need / count)
@@ -317,8 +309,8 @@ def target_room(
         pieces = Counter(pinned)
         share = math.ceil(need * max(pieces.values()) / len(pinned))
         active = [target for target in active if target.index in pieces]
-    elif order.pieces and cut_up:
-        share = math.ceil(need / order.pieces) * math.ceil(order.pieces / count)
+    elif cut_up:
+        share = math.ceil(need / cut_up) * math.ceil(cut_up / count)
     guard = _TARGET_ROOM.saying(
         f"{format_bytes(_ROOM * share)} free on each {kind} of the case ({_ROOM:g} x its share), at most {most:.0%} full "
         "afterwards",

@@ -329,7 +329,7 @@ class PhaseView:
 class Execution:
     """An execution of a phase, with what its tool and the kernels report of it."""
 
-    view: PhaseView
+    phase: PhaseView
     #: 0 is preparation or warm-up.
     repetition: int
     output: ToolOutput
@@ -338,7 +338,7 @@ class Execution:
     @property
     def case(self) -> CaseView:
         """Return the case."""
-        return self.view.case
+        return self.phase.case
 
     @property
     def complete(self) -> bool:
@@ -375,7 +375,7 @@ class Execution:
     @property
     def run(self) -> PhaseRun | None:
         """Return what the job script saw of it; None if it saw nothing."""
-        plan = self.view.plan
+        plan = self.phase.plan
         runs = self.case.evidence.runs
         return runs.get((self.repetition, plan.within or plan.name))
 
@@ -400,12 +400,13 @@ class Execution:
         Tasks began and ended while the job script waited for them. If their times are others, they have another clock (a time
         namespace), and the script's count. Servers work for other nodes too: of them only the script knows it.
         """
-        run, first = self.run, self.case.evidence.first
+        run, opened = self.run, self.case.evidence.opened
         if run and not self.counts.of_tasks:
             return run.started, run.ended
-        lines = [
-            line for line in self.counts.witnesses if first and line.host == first.host
-        ]
+        lines = []
+        for line in self.counts.witnesses:
+            if opened and line.host == opened.host:
+                lines.append(line)
         if not lines:
             return None
         began = min(line.started for line in lines)

@@ -180,7 +180,7 @@ def shows(mount: Mount, directory: str, root: str = "/") -> bool:
 
 def upper_of(mount: Mount) -> str:
     """Return the upper directory of an overlay if it can be seen here; empty without one."""
-    upper = upper_directory(mount) or ""
+    upper = upper_directory(mount)
     if not shows(mount, upper):
         return ""
     return upper

@@ -34,7 +34,6 @@ from iogauge.node.mounts import (
     mount_by_name,
     mounted_over,
     option,
-    unescape,
     upper_directory,
 )
 
@@ -358,12 +357,6 @@ class _Walk:
         numbers = [mount.device]
         if mount.type in ("ext3", "ext4"):
             numbers += self.journals(mount.device)
-        for name in ("logdev", "rtdev"):
-            word = option(mount, f"{name}=.+")
-            if word and mount.type == "xfs":
-                with contextlib.suppress(OSError):
-                    device = self.place(unescape(word.partition("=")[2]))
-                    numbers.append(_number(os.stat(device).st_rdev))
         return tuple(numbers)
 
     def journals(self, number: str) -> list[str]:
@@ -447,7 +440,7 @@ class _Walk:
             )
         below = _on(name, below)
         if text(directory, "loop/dio") != "1":
-            reason = f"{name}, whose file {file} goes through the page cache (losetup --direct-io)"
+            reason = f"{name}, whose file {file} goes through the page cache until root runs 'losetup --direct-io=on /dev/{name}'"
         elif below.o_direct:
             reason = f"{name}, whose file {file} goes through the page cache: {below.o_direct}"
         elif below.compresses.startswith("btrfs"):
@@ -460,11 +453,8 @@ class _Walk:
     def behind(self, name: str, file: str, above: frozenset[int]) -> Below | None:
         """Return the stack of a loop device's file; None if the path is not that file."""
         path = self.place(file)
-        mount = None
-        if file and _is_closed(path):
-            mount = mount_by_name(path)
-        if mount:
-            return self.image(path, mount, above)
+        if _is_closed(path):
+            return self.image(path, mount_by_name(path), above)
         mount = _mount(path)
         if not file or mount is None:
             return None
@@ -493,11 +483,3 @@ class _Walk:
             )
             return replace(below, cached=below.cached or reason)
         return below
-
-
-def loop_remedy(why: str) -> str:
-    """Return what gives a loop device below a target direct I/O; empty if that is not what lacks."""
-    loop = re.search(r"\b(loop\d+), whose file [^,]* \(losetup --direct-io\)", why)
-    if loop is None:
-        return ""
-    return f"Run: losetup --direct-io=on /dev/{loop[1]}"

@@ -119,10 +119,10 @@ def find_mount(path: str) -> Mount:
         os.close(fd)
 
 
-def mount_by_name(path: str) -> Mount | None:
+def mount_by_name(path: str) -> Mount:
     """Return the mount that a path leads to by its name, if the path itself may not be looked at."""
     at = [mount for mount in of_this_host() if is_within(path, mount.point)]
-    return max(reversed(at), key=lambda mount: len(mount.point), default=None)
+    return max(reversed(at), key=lambda mount: len(mount.point))
 
 
 def mount_id(fd: int) -> int:
@@ -194,11 +194,11 @@ def cache_id(path: str) -> str:
     return f"{text('/proc/sys/kernel/random/boot_id')}:{os.stat(path).st_dev}"
 
 
-def upper_directory(mount: Mount) -> str | None:
-    """Return the directory that an overlay writes to, None if the mount is no overlay."""
+def upper_directory(mount: Mount) -> str:
+    """Return the directory that an overlay writes to, empty if the mount is no overlay."""
     upper = option(mount, "upperdir=.+")
-    if not upper or mount.type != "overlay":
-        return None
+    if mount.type != "overlay":
+        return ""
     return unescape(upper.partition("=")[2])
 
 
