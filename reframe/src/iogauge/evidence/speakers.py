@@ -142,11 +142,15 @@ _SYSTEM_ERROR = "|".join(
     re.escape(os.strerror(number)) for number in sorted(errno.errorcode)
 )
 
+#: How MPI says that a call failed.
+_CALL = (
+    r"(?:Fatal error|Error) in (?:P?MPIX?|internal)_\w+: .|\*\*\* An error occurred in MPI_"
+)
 #: Lines, by how they begin. The first form that fits says who speaks.
 _LINES = (
     Form(
         Meaning.CALL_FAILED,
-        r"(?:Fatal error|Error) in (?:P?MPIX?|internal)_\w+: .|\*\*\* An error occurred in MPI_|File locking failed in ADIOI_",
+        f"{_CALL}|File locking failed in ADIOI_",
     ),
     Form(
         Meaning.HARMLESS,
@@ -239,11 +243,10 @@ _CALLS = (
     Form(Meaning.CALL_FAILED, r".*_Init\w*: .*(?:OFI|UCX|PSM)", _NETWORK),
     Form(Meaning.CALL_FAILED, "File locking failed", _LOCKS),
 )
-#: What stands before the words of a shell of this suite that starts a tool, or before those of a call that failed.
-_BEFORE = re.compile(
-    r"^(?:\S+/iogauge/job/\w+\.sh: (?:line )?\d+: (?:\d+ )?"
-    r"|.*?(?=(?:Fatal error|Error) in (?:P?MPIX?|internal)_\w+: .|\*\*\* An error occurred in MPI_))"
-)
+#: What a shell script of this suite that starts a tool writes before its words: its name, a line, a process.
+_SCRIPT = r"\S+/iogauge/job/\w+\.sh: (?:line )?\d+: (?:\d+ )?"
+#: What is left out before a line: that, or all that stands before a call that failed.
+_BEFORE = re.compile(f"^(?:{_SCRIPT}|.*?(?={_CALL}))")
 _STACK = re.compile(r"(?:\w+|\(unknown\))\(\d*\)\.*:(.*)")
 #: What hydra's lines begin with: a function of its own, and where it stands.
 _HYDRA = re.compile(r"\[(?:mpiexec|proxy)[^\]]*\] (?:\w+ \([^)]*\)|Error): ")

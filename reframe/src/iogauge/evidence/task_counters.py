@@ -38,12 +38,7 @@ class TaskCounters:
     @property
     def complete(self) -> bool:
         """Return whether no witness is missing."""
-        return self.tasks == self.expected
-
-    @property
-    def tasks(self) -> int:
-        """Return the number of tasks, or of looks at nodes of servers, that are there."""
-        return sum(witness.tasks for witness in self.witnesses)
+        return self.expected == sum(witness.tasks for witness in self.witnesses)
 
     @property
     def hosts(self) -> list[str]:

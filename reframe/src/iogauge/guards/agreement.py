@@ -31,10 +31,6 @@ class Bounds:
     #: Whether no load of a node explains a contradiction.
     firm: bool = False
 
-    def leaves(self, value: float) -> bool:
-        """Return whether the source leaves a figure of this value."""
-        return self.least <= value <= self.most
-
 
 @dataclass(frozen=True, slots=True)
 class ReportedFigure:
@@ -47,7 +43,11 @@ class ReportedFigure:
     @property
     def against(self) -> list[Bounds]:
         """Return the bounds that leave no such figure."""
-        return [bound for bound in self.bounds if not bound.leaves(self.value)]
+        return [
+            bound
+            for bound in self.bounds
+            if not bound.least <= self.value <= bound.most
+        ]
 
     @property
     def is_late(self) -> bool:

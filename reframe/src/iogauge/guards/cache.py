@@ -236,7 +236,7 @@ def write_back(phase: PhaseView) -> Finding | None:
         return elsewhere.invalid(
             f"{saw}, but an fsync need not reach the storage here{why}"
         )
-    if not case.kind.syncs:
+    if not kind.syncs:
         saw += f", and nothing shows that an fsync on {case.extras.target.type} reaches storage"
         return elsewhere.unwitnessed(saw, case.witness_required)
     return guard.ok(saw)

@@ -73,9 +73,21 @@ OF_PHASE: Guards[PhaseView] = (
 
 def guards() -> dict[str, Guard]:
     """Return all guards by name, in the order of their numbers."""
-    modules = (cache, clock, contents, figures, moved, nodes, origin, others)
     found = {}
-    for module in (*modules, expected, preflight, striping):
+    modules = (
+        cache,
+        clock,
+        contents,
+        figures,
+        moved,
+        nodes,
+        origin,
+        others,
+        expected,
+        preflight,
+        striping,
+    )
+    for module in modules:
         for value in vars(module).values():
             if isinstance(value, Guard):
                 found[value.name] = value

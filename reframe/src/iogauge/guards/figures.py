@@ -214,13 +214,13 @@ def ceiling(phase: PhaseView) -> Iterator[Finding]:
             saw = f"{with_unit(value, unit)} is {share:.0%} of the ceiling ({source})"
             # Only a scenario that drives this limit has a remark if it stays far below.
             idle = phase.access.saturates == dimension(unit) and share < _LOW
-            remedy, otherwise = "", Outcome.INVALID
-            if share <= MOST_SHARE:
+            guard = _CEILING.saying(
+                f"at most {MOST_SHARE:.0%} of {format_value(limit.value)} {unit}"
+            )
+            finding = guard.decide(share <= MOST_SHARE, saw)
+            if idle:
                 remedy = "Less than half of what the topology can carry: look for the bottleneck"
-                otherwise = Outcome.WARN
-            demands = f"at most {MOST_SHARE:.0%} of {format_value(limit.value)} {unit}"
-            guard = _CEILING.saying(demands, remedy)
-            finding = guard.decide(share <= MOST_SHARE and not idle, saw, otherwise)
+                finding = guard.saying(remedy=remedy).warn(saw)
         yield dataclasses.replace(finding, metric=metric.name)
 
 

@@ -236,7 +236,7 @@ def storage(phase: PhaseView) -> Finding | None:
         )
     names = {part.name for part in phase.tool_phases}
     unseen = None
-    if names & {"create", "remove"} and not (case.counters and case.kind.syncs):
+    if names & {"create", "remove"} and not (case.counters and kind.syncs):
         guard = _STORAGE.saying(
             "a witness of the files beside the tool",
             "The files may lie in the memory of a program. docs/believed.md lists the witnesses that can confirm this figure",

@@ -151,14 +151,13 @@ def foreign_load(case: CaseView) -> Finding:
     read meanwhile. What is written may reach the devices in a later phase, and writing may need reads of the kernel's own.
     """
     every, limit = list[Execution](), case.extras.limits.max_foreign
-    reading = list[PhaseView]()
     for phase in case.phases:
-        if phase.access.direction == "read":
-            reading.append(phase)
         if phase.plan.witnessed and not phase.plan.within:
             every += phase.executions
     worst = _foreign(case, every)
-    for phase in reading:
+    for phase in case.phases:
+        if phase.access.direction != "read":
+            continue
         own = [run for run in every if run.phase.plan.name == phase.plan.name]
         reads = _foreign(case, own, reads_alone=True)
         if reads.share > max(worst.share, limit):

@@ -228,11 +228,7 @@ _HEALTH = Guard(
 )
 
 
-def health(
-    *,
-    targets: Sequence[StorageTarget],
-    declared: int | None = None,
-) -> Finding:
+def health(targets: Sequence[StorageTarget], declared: int | None) -> Finding:
     """G12: ``declared`` is the number in the site's ``topology.targets``. If the site gives no number, any number will do."""
     inactive, closed, slow = _out_of_order(targets)
     demands = "storage targets, all active, none degraded, none closed to new files"
@@ -272,7 +268,7 @@ def health_of(case: CaseView) -> Finding | None:
     if case.extras.target.striped_by != "lustre":
         return None
     declared = topology.targets if topology else None
-    return health(targets=case.targets, declared=declared)
+    return health(case.targets, declared)
 
 
 _TARGET_ROOM = Guard(

@@ -25,10 +25,6 @@ from iogauge.node.view import View, look, with_lustre
 from iogauge.plan.stage import JobOrder
 
 
-def _striped(order: JobOrder) -> bool:
-    return order.striping == "lustre"
-
-
 def _pinned(targets: Sequence[StorageTarget], order: JobOrder) -> list[int]:
     """Return the storage target of each pinned file; empty without pins, or if still unknown."""
     if order.pins is None:
@@ -48,8 +44,9 @@ def look_as_declared(target: str, order: JobOrder) -> tuple[View, Directory | No
     view = look(target)
     if identity(order, [view]).outcome is not Outcome.OK:
         return view, None
-    view = with_lustre(view, _striped(order))
-    if not _striped(order):
+    is_striped = order.striping == "lustre"
+    view = with_lustre(view, is_striped)
+    if not is_striped:
         return view, None
     return view, look_at_directory(view)
 
@@ -65,14 +62,14 @@ def preflight(view: View, seen: Directory | None, order: JobOrder) -> list[Findi
     if order.gate:
         findings += filter(None, [undeclared(order, [view], gate=True)])
     findings += filter(None, [quota(view, order.held_bytes, order.files)])
-    if _striped(order):
+    if order.striping == "lustre":
         findings += on_lustre(view, seen or Directory(), order)
     return findings
 
 
 def on_lustre(view: View, seen: Directory, order: JobOrder) -> Iterator[Finding]:
     """Yield the findings of the guards that hold on Lustre alone."""
-    yield health(targets=view.targets, declared=order.targets)
+    yield health(view.targets, order.targets)
     if order.layout and order.layout.begins_on_metadata:
         own = seen.metadata_space
         if seen.mdts:

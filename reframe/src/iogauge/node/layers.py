@@ -168,10 +168,9 @@ def _is_closed(path: str) -> bool:
     """Return whether a path lies in a directory that this user may not look into."""
     try:
         os.stat(path)
-    except PermissionError:
-        return not path.endswith(" (deleted)")
-    except OSError:
-        return False
+    except OSError as error:
+        is_deleted = path.endswith(" (deleted)")
+        return isinstance(error, PermissionError) and not is_deleted
     return False
 
 
@@ -185,15 +184,11 @@ def _whole(root: str, number: str) -> tuple[str, str]:
 
 
 def _beneath(directory: str) -> list[str]:
-    """Return the numbers of the devices below a whole device: dm, md, bcache with its cache."""
-    numbers = []
-    for name in listed(directory, "slaves"):
-        numbers.append(text(directory, "slaves", name, "dev"))
-    if numbers:
-        for name in listed(directory, "bcache/cache"):
-            if re.match(r"cache\d", name):
-                numbers.append(text(directory, "bcache/cache", name, "../dev"))
-    return list(filter(None, numbers))
+    """Return the numbers of the devices below a whole device, as dm and md have them."""
+    found = [
+        text(directory, "slaves", name, "dev") for name in listed(directory, "slaves")
+    ]
+    return list(filter(None, found))
 
 
 def _leaf(name: str, directory: str) -> Below:
@@ -312,14 +307,19 @@ class _Walk:
             fsync=below.fsync or self.unflushed(mount, below),
         )
 
-    def unflushed(self, mount: Mount, below: Below) -> str:
-        """Return a reason if fsync leaves data in the cache of a disk that forgets them without power."""
-        word = option(mount, "nobarrier|barrier=0|fsync_mode=nobarrier")
-        forgets = []
+    def forgetful(self, below: Below) -> list[str]:
+        """Return the names of the disks below that keep a write cache, as far as the kernel does not deny it."""
+        names = []
         for disk in below.disks:
             cache = text(self.place(_BY_NUMBER, disk), "queue/write_cache")
             if cache != "write through":
-                forgets.append(below.names.get(disk, disk))
+                names.append(below.names.get(disk, disk))
+        return names
+
+    def unflushed(self, mount: Mount, below: Below) -> str:
+        """Return a reason if fsync leaves data in the cache of a disk that forgets them without power."""
+        word = option(mount, "nobarrier|barrier=0|fsync_mode=nobarrier")
+        forgets = self.forgetful(below)
         if not word or (below.disks and not forgets):
             return ""
         disks = ", ".join(forgets) or "its disk"
@@ -419,14 +419,8 @@ class _Walk:
 
     def keeps_flushes(self, name: str, directory: str, below: Below) -> str:
         """Return a reason if a device hands no flush on to a disk below it that has a write cache."""
-        if text(directory, "queue/write_cache") != "write through":
-            return ""
-        own, forgets = text(directory, "dev"), []
-        for disk in below.disks:
-            cache = text(_whole(self.root, disk)[0], "queue/write_cache")
-            if disk != own and cache == "write back":
-                forgets.append(below.names.get(disk, disk))
-        if not forgets:
+        forgets = self.forgetful(below)
+        if not forgets or text(directory, "queue/write_cache") != "write through":
             return ""
         return f"{name} hands no flush on (queue/write_cache: write through), but {', '.join(forgets)} has a write cache"
 
