@@ -143,9 +143,7 @@ _SYSTEM_ERROR = "|".join(
 )
 
 #: How MPI says that a call failed.
-_CALL = (
-    r"(?:Fatal error|Error) in (?:P?MPIX?|internal)_\w+: .|\*\*\* An error occurred in MPI_"
-)
+_CALL = r"(?:Fatal error|Error) in (?:P?MPIX?|internal)_\w+: .|\*\*\* An error occurred in MPI_"
 #: Lines, by how they begin. The first form that fits says who speaks.
 _LINES = (
     Form(
