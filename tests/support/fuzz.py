@@ -44,7 +44,7 @@ from iogauge_extras.compare.logs import CompareError
 from iogauge_extras.darshan import log as darshan
 from iogauge_extras.darshan.figures import of_log
 from iogauge_extras.history import yamledit
-from iogauge_extras.history.yamledit import EditError
+from iogauge_extras.history.runs import Refused
 from iogauge_extras.loads.series import series_of_instants
 from iogauge_extras.needle import slow_probes as needle
 from iogauge_extras.page import marks, news, page
@@ -471,7 +471,7 @@ def _history(data):
             one for one in journal.read_whole(file) if isinstance(one, Record)
         )
         console = _quiet()
-        console.print(outcome.table(outcome.rows(found)))
+        console.print(outcome.table(found))
         assert found.ending(True).sentence and found.ending(True).status in (0, 1)
         with suppress(CompareError):
             side = sides.read(folder, "since=2000-01-01")
@@ -483,8 +483,7 @@ def _history(data):
             for row in query.rows(history, columns, query.Condition("1")):
                 finite(list(row))
         chosen = history_table.chosen(folder, query.Choice())
-        lines = outcome.rows(chosen.records)
-        console.print(outcome.table(lines, dated=True))
+        console.print(outcome.table(chosen.records, dated=True))
         assert all(damaged.problem for damaged in chosen.damaged)
         return found
 
@@ -511,7 +510,8 @@ def _alarm(data):
         figure = page.TEMPLATES.get_template("figure.html").module
         for curve in raised.history.curves:
             ElementTree.fromstring(figure.drawing(curve))
-        selected.gone(selected.seen_before(file.parent, "-n x"), found, "mysite")
+        before = selected.seen_before(file.parent.parent, "mysite", "-n x")
+        selected.gone(before, found, "mysite")
         return found
 
     return _file(data, "mysite/20270131T120000-n1-1.jsonl", read)
@@ -640,7 +640,7 @@ READERS = (
     Reader("yamlfile.load", _YAML + _REFERENCES[:1], _yaml, (YamlError,), "f.yaml"),
     Reader("site settings", SETTINGS, _settings, (YamlError,), "settings.yaml"),
     Reader("references", _REFERENCES, _references),
-    Reader("yamledit.put", _YAML + _REFERENCES[:2], _edit, (EditError,)),
+    Reader("yamledit.put", _YAML + _REFERENCES[:2], _edit, (Refused,)),
 )
 BY_NAME = {reader.name: reader for reader in READERS}
 

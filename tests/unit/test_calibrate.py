@@ -25,7 +25,7 @@ from iogauge_extras.history.runs import (
     summary_of,
 )
 from iogauge_extras.history.statistics import bound
-from iogauge_extras.history.yamledit import EditError, put
+from iogauge_extras.history.yamledit import put
 from support import records
 
 START = datetime(2026, 9, 1, 3, 0, tzinfo=timezone.utc)
@@ -254,7 +254,7 @@ def test_what_an_anchor_shares_is_not_touched():
     text = "A:\n  d: &x {m: [1, 0, 0, s]}\n  e: *x\n"
     for key in ("d", "e"):
         with pytest.raises(
-            EditError, match=f"A.{key}.m: setting it would change other values"
+            Refused, match=f"A.{key}.m: setting it would change other values"
         ):
             put(text, ("A", key, "m"), [2, 0, 0, "s"])
 

@@ -1,7 +1,5 @@
 """Layers below the file system: what is declared, what is left of it, and what was reached."""
 
-import pytest
-
 from iogauge_extras.ceilings import table
 from support import records
 from support.extras import extras
@@ -15,35 +13,34 @@ def figure(mib_s):
     return table.Figure(case="IorPosix", day="2027-01-30", nodes=3, bytes_s=mib_s * MIB)
 
 
-def shown(**reached):
+def blocks(**reached):
     site = extras(
         topology={
             "source": "data sheet",
             "clients": {"nic": "100 MiB/s"},
             "servers": {"count": 2, "nic": "200 MiB/s"},
             "devices": {"count": 1, "read": "500 MiB/s"},
-        }
+        },
+        scale={"nodes": 5, "tasks_per_node": 2},
     )
-    return table.Shown("s:p", site, reached)
+    return table.table("s:p", site, reached).blocks
 
 
 def test_each_layer_loses_what_it_takes_from_those_below():
-    (read, write) = shown(read=figure(270)).chains
-    rows = {
-        row.name: (row.carries and row.carries / MIB, row.loss) for row in read.rows
-    }
-    assert rows["devices"] == (500.0, None)
-    assert rows["server network"] == (400.0, pytest.approx(0.2))
-    assert rows["client network"] == (300.0, pytest.approx(0.25))
-    assert read.lost_above == pytest.approx(0.1)
-    assert write.reached is None
-    assert write.lost_above is None
-    # Five clients could get 500 MiB/s, of which the servers let 400 through.
-    assert [row.carries for row in shown().rows("read", 5)] == [
-        500 * MIB,
-        400 * MIB,
-        400 * MIB,
+    found = blocks(read=figure(270))
+    assert found["s:p, read, 3 node(s)"] == [
+        ("devices", "500 MiB/s", "500 MiB/s", ""),
+        ("server network", "400 MiB/s", "400 MiB/s", "20.0%"),
+        ("client network", "300 MiB/s", "300 MiB/s", "25.0%"),
+        ("reached on 2027-01-30: IorPosix", "", "270 MiB/s", "10.0%"),
     ]
+    # Nothing was written, and the devices' rate of writes is not declared.
+    (devices, *others) = found["s:p, write, 5 node(s)"]
+    assert devices == ("devices", "", "", "")
+    assert [row[0] for row in others] == ["server network", "client network"]
+    # Five clients could get 500 MiB/s, of which the servers let 400 through.
+    carried = [row[2] for row in blocks()["s:p, read, 5 node(s)"]]
+    assert carried == ["500 MiB/s", "400 MiB/s", "400 MiB/s"]
 
 
 def test_a_derived_figure_and_one_that_is_too_old_are_not_reached(

@@ -59,7 +59,7 @@ def test_the_trend_begins_anew(tmp_path):
     history(tmp_path / "history", [None] * 15 + ["A"] * 15 + ["B"] * 20)
     with closing(query.connect(tmp_path / "history")) as opened:
         (series,) = states.states_of(opened, query.Choice())
-    assert series.state is states.State.FEW
+    assert series.few
 
 
 # --- what was not answered ------------------------------------------------------------------------

@@ -22,7 +22,7 @@ from support import records
 
 
 def left_out(check="MdtestEasy", feature="mdtest", **change):
-    plain = {"case": check, "derived": False, "place": "s:p", "holder": "environment e"}
+    plain = {"case": check, "place": "s:p", "holder": "environment e"}
     return UnrunCase(
         **{"check": check, "feature": feature, "why": "no such program"}
         | plain

@@ -31,7 +31,9 @@ def write(folder, session, *cases, **change):
 def names(folder, *mine):
     return {
         case: session
-        for (*_, case), session in selected.seen_before(folder, CHOSEN, mine).items()
+        for (*_, case), session in selected.seen_before(
+            folder, "s", CHOSEN, mine
+        ).items()
     }
 
 
@@ -54,7 +56,7 @@ def test_nodes_come_and_go(tmp_path):
 def test_a_file_that_cannot_be_read_is_passed_over(tmp_path):
     (tmp_path / "zzz.jsonl").mkdir()
     (tmp_path / "loop.jsonl").symlink_to("loop.jsonl")
-    assert selected.seen_before(tmp_path, CHOSEN) == {}
+    assert selected.seen_before(tmp_path, "s", CHOSEN) == {}
 
 
 def test_only_so_many_sessions_are_looked_at_and_damage_is_passed_over(tmp_path):
@@ -67,7 +69,7 @@ def test_only_so_many_sessions_are_looked_at_and_damage_is_passed_over(tmp_path)
 
 def test_what_is_gone_is_named_with_its_place(tmp_path):
     write(tmp_path, "t1", "a", "b")
-    before = selected.seen_before(tmp_path, CHOSEN)
+    before = selected.seen_before(tmp_path, "s", CHOSEN)
     assert selected.gone(before, [record("t2", "a"), record("t2", "b")], "s") == []
     elsewhere = [record("t2", "a"), record("t2", "b", partition="q")]
     assert selected.gone(before, elsewhere, "s") == [

@@ -9,14 +9,20 @@ import pytest
 
 from iogauge.records import index, journal, query
 from iogauge.records.journal import Damaged
-from iogauge.records.record import Record, line_of
+from iogauge.records.record import Record, decode, line_of
 from support.records import RECORD as PLAIN
 from support.records import append, metric
 
 
 def records(file):
-    found = [line.values for line in journal.read_lines(file)]
-    return [r["n"] if isinstance(r, dict) else r for r in found]
+    """What each line has under ``n``; what is wrong with a line that is none of a record."""
+    found = []
+    for line in journal.read_lines(file):
+        try:
+            found.append(decode(line.text)["n"])
+        except ValueError:
+            found.append(line.entry)
+    return found
 
 
 # --- one file --------------------------------------------------------------------------------------

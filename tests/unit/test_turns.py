@@ -9,20 +9,22 @@ NODES = ("n1", "n2", "n3")
 
 
 def measure(folder, session, node, partition="p"):
-    record = values(session=session, case="a", partition=partition, pinned=node)
-    append(folder / f"{session}.jsonl", record)
+    record = values(
+        session=session, case="a", system="s", partition=partition, pinned=node
+    )
+    append(folder / "s" / f"{session}.jsonl", record)
 
 
 def test_as_many_sessions_as_nodes_cover_all(tmp_path):
     chosen = []
     for night in range(7):
-        node = node_in_turn(tmp_path, "p", NODES, [])
+        node = node_in_turn(tmp_path / "history", "s:p", NODES, [])
         # All cases of a session have one node, and so have those that confirm its failures.
         for session, own in ((f"t{night}", []), (f"t{night}-again", [f"t{night}"])):
             own.append(session)
-            assert node_in_turn(tmp_path, "p", NODES, own) == node
-            measure(tmp_path, session, node)
-            assert node_in_turn(tmp_path, "p", NODES, own) == node
+            assert node_in_turn(tmp_path / "history", "s:p", NODES, own) == node
+            measure(tmp_path / "history", session, node)
+            assert node_in_turn(tmp_path / "history", "s:p", NODES, own) == node
         chosen.append(node)
     assert chosen == ["n1", "n2", "n3", "n1", "n2", "n3", "n1"]
 
@@ -37,5 +39,5 @@ def test_as_many_sessions_as_nodes_cover_all(tmp_path):
 )
 def test_the_node_that_waited_longest(tmp_path, measured, expected):
     for session, node, partition in measured:
-        measure(tmp_path, session, node, partition)
-    assert node_in_turn(tmp_path, "p", NODES, []) == expected
+        measure(tmp_path / "history", session, node, partition)
+    assert node_in_turn(tmp_path / "history", "s:p", NODES, []) == expected

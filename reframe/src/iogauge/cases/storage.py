@@ -200,10 +200,9 @@ class StorageCheck(JudgedCheck):
         nodes = self.site.in_turn
         if not nodes or self.pinned or self.nodes != 1:
             return
-        folder = history_dir() / self.current_system.name
-        place = self.current_partition.name
+        place = self.current_partition.fullname
         own = (current().name, confirms())
-        self._turn = (turns.node_in_turn(folder, place, nodes, own),)
+        self._turn = (turns.node_in_turn(history_dir(), place, nodes, own),)
         if self.site.hosts:
             self._extras = self.site.model_copy(update={"hosts": self._turn})
         else:

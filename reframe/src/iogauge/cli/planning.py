@@ -300,7 +300,7 @@ def _gone(asked: str, records: Sequence[Record]) -> list[str]:
     sessions = {record.session for record in records}
     gone: list[str] = []
     for system in dict.fromkeys(record.system for record in records):
-        before = selected.seen_before(history_dir() / system, asked, sessions)
+        before = selected.seen_before(history_dir(), system, asked, sessions)
         gone += selected.gone(before, records, system)
     return gone
 

@@ -151,9 +151,8 @@ def show_report(
         asked.gate, asked.unmeasured, endings.of_damage(asked.damaged)
     )
     if html:
-        alarm, page = registry.load("iogauge_answers", "page")(asked, since, until)
-        ending = alarm.ending
-        write_file(html, page())
+        ending, page = registry.load("iogauge_answers", "page")(asked, since, until)
+        write_file(html, page)
     if bundle:
         registry.load("iogauge_answers", "page.bundle")(asked, since, until, bundle)
     if junit:

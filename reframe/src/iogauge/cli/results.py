@@ -73,8 +73,7 @@ def show_history(
             typer.echo(record.to_line().decode())
         return
     if found.records:
-        lines = outcome.folded(outcome.rows(found.records))
-        show(outcome.table(lines, dated=True))
+        show(outcome.table(found.records, dated=True))
     say(f"{len(found.records)} of {found.matching} record(s) in {folder}")
     warn_of(found.damaged)
 

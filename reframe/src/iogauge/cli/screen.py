@@ -127,7 +127,7 @@ def show(view: Table) -> None:
 def show_ending(records: SessionRecords, end: Ending) -> None:
     """Print the table, the gravest of each target first, the ending, and what was not run."""
     if records:
-        show(outcome.table(outcome.folded(outcome.rows(ranked(records)))))
+        show(outcome.table(ranked(records)))
     for line in (f"iogauge: {end}", *end.remarks):
         say(line)
     if any(r.tier == "quick" and r.metrics for r in records):

@@ -31,7 +31,7 @@ from iogauge.records.journal import Damaged, Line, read_lines
 from iogauge.records.record import MetricRecord, Record, microseconds
 
 #: Grows when the same session files make another index.
-_VERSION = 4
+_VERSION = 5
 
 #: Size and time of change (ns) of a session file.
 State = tuple[int, int]
@@ -49,11 +49,11 @@ CREATE TABLE file (id INTEGER PRIMARY KEY, path TEXT UNIQUE, size INTEGER, chang
 CREATE TABLE damage (file INTEGER, line INTEGER, problem TEXT);
 CREATE TABLE fingerprint (id INTEGER PRIMARY KEY, name TEXT UNIQUE, content TEXT);
 CREATE TABLE series (id INTEGER PRIMARY KEY, name TEXT UNIQUE);
-CREATE TABLE session (id INTEGER PRIMARY KEY, name TEXT UNIQUE);
+CREATE TABLE session (id INTEGER PRIMARY KEY, name TEXT, selection TEXT);
 CREATE TABLE metric (id INTEGER PRIMARY KEY, name TEXT, unit TEXT, better TEXT);
 CREATE TABLE place (
     id INTEGER PRIMARY KEY, system TEXT, partition TEXT, environment TEXT, "check" TEXT, "case" TEXT,
-    variant TEXT, tier TEXT, nodes INTEGER, tasks_per_node INTEGER, line TEXT);
+    variant TEXT, tier TEXT, nodes INTEGER, tasks_per_node INTEGER, pinned TEXT, line TEXT);
 CREATE TABLE run (
     record INTEGER, position INTEGER, time INTEGER, place INTEGER, session INTEGER, verdict TEXT, expected INTEGER, busy INTEGER,
     confirms TEXT, own INTEGER, series INTEGER, fingerprint INTEGER, file INTEGER, start INTEGER, digest INTEGER,
@@ -62,8 +62,8 @@ CREATE TABLE run (
 CREATE VIEW runs AS SELECT
     time, session.name AS session, system, partition, environment, "check", "case", variant, tier, nodes,
     tasks_per_node, line, series.name AS series, verdict, metric.name AS metric, unit, better, median, spread, samples,
-    metric_verdict, reference, lower, upper, expected, busy, confirms, fingerprint.name AS fingerprint, record, position,
-    file, start
+    metric_verdict, reference, lower, upper, expected, busy, confirms, fingerprint.name AS fingerprint, selection, pinned,
+    record, position, file, start
 FROM run JOIN place ON place.id = run.place JOIN session ON session.id = run.session
     JOIN series ON series.id = run.series LEFT JOIN metric ON metric.id = run.metric
     LEFT JOIN fingerprint ON fingerprint.id = run.fingerprint;
@@ -284,14 +284,12 @@ class _Writer:
 
     def _add(self, line: Line, digest: int, file: int | None) -> str:
         """Add a record, if its line is no copy; return what is wrong with it."""
-        values = line.values
-        if isinstance(values, Damaged):
-            return values.problem
+        record = line.entry
+        if isinstance(record, Damaged):
+            return record.problem
         if digest in self.digests:  # a copy
             return ""
         try:
-            record = Record.from_json(values)
-            time = microseconds(record.time)
             name, content = self._fingerprint(record)
         except (TypeError, ValueError, RecursionError) as error:
             return str(error)
@@ -307,14 +305,14 @@ class _Writer:
                 record.case,
             ),
             *(record.variant, record.tier, record.nodes),
-            *(record.tasks_per_node, record.line),
+            *(record.tasks_per_node, record.pinned, record.line),
         )
         own = self._id("series", (record.series,))
         of_record = (
             *(
-                time,
+                microseconds(record.time),
                 self._id("place", place),
-                self._id("session", (record.session,)),
+                self._id("session", (record.session, record.selection)),
                 record.verdict.value,
             ),
             *(record.expected is True, bool(record.busy), record.confirms, own, own),
@@ -380,8 +378,8 @@ class _Writer:
 #: Tables whose rows are kept once, and their columns.
 _KEPT_ONCE = {
     "file": "path",
-    "place": 'system, partition, environment, "check", "case", variant, tier, nodes, tasks_per_node, line',
-    "session": "name",
+    "place": 'system, partition, environment, "check", "case", variant, tier, nodes, tasks_per_node, pinned, line',
+    "session": "name, selection",
     "series": "name",
     "metric": "name, unit, better",
     "fingerprint": "name",

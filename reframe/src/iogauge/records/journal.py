@@ -7,14 +7,12 @@ describes the form of a record.
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import itertools
 import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from iogauge.core import untrusted
 from iogauge.records.record import Record, decode
@@ -69,14 +67,11 @@ class Line:
     number: int
     start: int
     text: bytes
-    values: dict[str, Any] | Damaged
+    entry: Record | Damaged
 
 
 def read_lines(file: Path) -> Iterator[Line]:
-    """Yield the lines of one session in order, but for blank ones; values that are no record are :class:`Damaged`.
-
-    The values of a record are not checked. Raises OSError if the file cannot be read.
-    """
+    """Yield the lines of one session in order, but for blank ones; raises OSError if the file cannot be read."""
     start = 0
     with untrusted.open_file(file, _FILE_BYTES) as lines:
         for number in itertools.count(1):
@@ -88,14 +83,14 @@ def read_lines(file: Path) -> Iterator[Line]:
                 yield Line(number, start, b"", Damaged(file, number, problem))
                 return
             if not text.isspace():
-                yield Line(number, start, text, _values(file, number, text))
+                yield Line(number, start, text, _entry(file, number, text))
             start += len(text)
 
 
-def _values(file: Path, number: int, text: bytes) -> dict[str, Any] | Damaged:
+def _entry(file: Path, number: int, text: bytes) -> Record | Damaged:
     try:
-        return decode(text)
-    except ValueError as error:
+        return Record.from_json(decode(text))
+    except (TypeError, ValueError, RecursionError) as error:
         return Damaged(file, number, str(error))
 
 
@@ -107,9 +102,9 @@ def read_at(file: Path, starts: Iterable[int]) -> Iterator[tuple[int, Record]]:
     with untrusted.open_file(file, _FILE_BYTES) as lines:
         for start in starts:
             lines.seek(start)
-            with contextlib.suppress(TypeError, ValueError):
-                text = lines.readline(_LINE_BYTES)
-                yield start, Record.from_json(decode(text))
+            entry = _entry(file, 0, lines.readline(_LINE_BYTES))
+            if isinstance(entry, Record):
+                yield start, entry
 
 
 #: A record has a few thousand bytes; a line a thousand times as long is not a record.
@@ -123,12 +118,6 @@ def read_whole(file: Path) -> Iterator[Record | Damaged]:
     """
     try:
         for line in read_lines(file):
-            if isinstance(line.values, Damaged):
-                yield line.values
-                continue
-            try:
-                yield Record.from_json(line.values)
-            except (TypeError, ValueError) as error:
-                yield Damaged(file, line.number, str(error))
+            yield line.entry
     except OSError as error:
         yield Damaged(file, 0, f"cannot be read: {error.strerror or error}")

@@ -9,19 +9,17 @@ import json
 import sqlite3
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta, timezone
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 from iogauge.core.text import did_you_mean
 from iogauge.records import index, names
 from iogauge.records.journal import Damaged, read_at
-from iogauge.records.record import Record
+from iogauge.records.record import EPOCH, Record, since_1970
 
 #: Where a record lies: its session file's number in the index, and its first byte.
 Place = tuple[int, int]
-
-_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 connect = index.connect
 VALID, COUNTING = index.VALID, index.COUNTING
@@ -29,12 +27,7 @@ VALID, COUNTING = index.VALID, index.COUNTING
 
 def moment(microseconds: int) -> datetime:
     """Return a time of the index."""
-    return _EPOCH + timedelta(microseconds=microseconds)
-
-
-def microseconds(time: datetime) -> int:
-    """Return a time as the index has it."""
-    return (time - _EPOCH) // timedelta(microseconds=1)
+    return EPOCH + timedelta(microseconds=microseconds)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,9 +70,9 @@ class Choice:
         """Return the condition of the time."""
         parts = [Condition("1")]
         if self.since:
-            parts.append(Condition("time >= ?", (microseconds(self.since),)))
+            parts.append(Condition("time >= ?", (since_1970(self.since),)))
         if self.until:
-            parts.append(Condition("time <= ?", (microseconds(self.until),)))
+            parts.append(Condition("time <= ?", (since_1970(self.until),)))
         return every(*parts)
 
 

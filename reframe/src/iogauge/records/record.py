@@ -55,7 +55,12 @@ _Whole = Annotated[int, Field(ge=-(2**63), lt=2**63)]
 
 #: The latest time that is accepted.
 _LAST = 200_000_000_000_000_000
-_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+
+
+def since_1970(time: datetime) -> int:
+    """Return the microseconds since 1970."""
+    return (time - EPOCH) // timedelta(microseconds=1)
 
 
 @lru_cache(maxsize=64)
@@ -65,15 +70,14 @@ def microseconds(text: object) -> int:
     Raises ValueError, also for earlier times.
     """
     try:
-        moment = datetime.fromisoformat(str(text).replace("Z", "+00:00"))
-        since_epoch = (moment - _EPOCH) // timedelta(microseconds=1)
+        found = since_1970(datetime.fromisoformat(str(text).replace("Z", "+00:00")))
     except (ValueError, TypeError, OverflowError):
-        since_epoch = -1
-    if not 0 <= since_epoch < _LAST:
+        found = -1
+    if not 0 <= found < _LAST:
         raise ValueError(
             f"time is {text!r:.60}: expected UTC such as 2026-01-31T12:00:00Z"
         )
-    return since_epoch
+    return found
 
 
 def _after_1970(time: str) -> str:
@@ -196,18 +200,11 @@ class MetricRecord(Form):
             reference=ReferenceRecord.of(reference) if reference else None,
         )
 
-    @property
-    def failed_as_expected(self) -> bool:
-        """Return whether the metric failed and its reference says to expect that."""
-        return (
-            self.verdict is Verdict.FAIL
-            and self.reference is not None
-            and bool(self.reference.xfail)
-        )
-
     def is_trouble(self, gate: bool) -> bool:
-        """Return whether somebody must look at the metric."""
-        return self.verdict.is_trouble(gate) and not self.failed_as_expected
+        """Return whether somebody must look at the metric: its reference does not say to expect a failure."""
+        if self.verdict is Verdict.FAIL and self.reference and self.reference.xfail:
+            return False
+        return self.verdict.is_trouble(gate)
 
 
 class Record(Form):
@@ -222,7 +219,7 @@ class Record(Form):
     session: str
     time: Annotated[str, AfterValidator(_after_1970)]
     gate: Any = False
-    selection: Any = None
+    selection: str | None = None
     accepts: Any = None
     system: str
     partition: str
@@ -240,7 +237,7 @@ class Record(Form):
     tasks_per_node: _Whole | None = None
     repetitions: Any = None
     parameters: Mapping[str, Any] = {}
-    pinned: Any = None
+    pinned: str | None = None
     overridden: Mapping[str, Any] = {}
     price: Any = None
     target: _Target | None = None
@@ -325,10 +322,6 @@ class Record(Form):
     def needs_confirmation(self) -> bool:
         """Return whether a second run may refute the failure: a FAIL that nobody expects."""
         return self.verdict is Verdict.FAIL and not self.expected and not self.confirms
-
-    def is_trouble(self, gate: bool) -> bool:
-        """Return whether the verdict fails a run; in a gate all but PASS do."""
-        return self.verdict.is_trouble(gate)
 
 
 def decode(line: bytes) -> dict[str, Any]:

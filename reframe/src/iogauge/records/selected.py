@@ -13,13 +13,12 @@ compares itself with earlier gates of the same selection, which is the words on 
 
 from __future__ import annotations
 
-import contextlib
-import itertools
 import json
 import os
 import re
 import shlex
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import get_args
@@ -31,7 +30,7 @@ from iogauge.core.form import Form
 from iogauge.core.paths import replace_file
 from iogauge.core.text import did_you_mean
 from iogauge.core.units import UnitError, parse_bytes
-from iogauge.records import journal
+from iogauge.records import query
 from iogauge.records.names import pattern_of
 from iogauge.records.record import Record, short_name
 
@@ -129,7 +128,6 @@ class UnrunCase(_Note):
 
     check: str
     case: str
-    derived: bool
     place: str
     holder: str
     feature: str
@@ -239,7 +237,6 @@ def _lacking(case: NotedCase, place: NotedPlace) -> Iterable[UnrunCase]:
     yield UnrunCase(
         check=case.check,
         case=case.case,
-        derived=case.derived,
         place=place.place,
         holder=holder,
         feature=", ".join(missing),
@@ -323,39 +320,25 @@ def selection(arguments: Sequence[str]) -> str:
 
 
 def seen_before(
-    folder: Path, chosen: str, mine: Collection[str] = ()
+    history: Path, system: str, chosen: str, mine: Collection[str] = ()
 ) -> dict[CaseKey, str]:
-    """Return the cases that gates of a selection recorded on a system, with the newest session of
-    each.
+    """Return the cases that gates of a selection recorded on a system, with the newest session of each.
 
-    ``mine`` are the sessions to compare with them. A damaged record counts if its case can be read.
-    Cases pinned to a node are left out, since nodes come and go.
+    ``mine`` are the sessions to compare with them. Cases pinned to a node are left out, since nodes come and go.
     """
-    sessions_of: dict[CaseKey, str] = {}
-    sessions = 0
-    for file in sorted(folder.glob("*.jsonl"), reverse=True):
-        if file.stem in mine:
-            continue
-        try:
-            # Of most files the first record is enough.
-            values = (line.values for line in journal.read_lines(file))
-            records = (each for each in values if isinstance(each, dict))
-            first = next(records, None)
-        except OSError:  # ``iogauge history`` reports files that cannot be read
-            continue
-        if first is None or first.get("selection") != chosen:
-            continue
-        if sessions == _SESSIONS:
-            break
-        sessions += 1
-        for record in itertools.chain([first], records):
-            if record.get("pinned"):
-                continue
-            with contextlib.suppress(KeyError):  # ``iogauge history`` reports it
-                case = (record["partition"], record["environment"], record["case"])
-                partition, environment, name = map(str, case)
-                sessions_of.setdefault((partition, environment, name), file.stem)
-    return sessions_of
+    place = 'partition, environment, "case"'
+    known = query.Condition("system = ? AND selection = ?", (system, chosen))
+    with closing(query.connect(history)) as index:
+        newest = "GROUP BY session ORDER BY session DESC"
+        sessions = []
+        for row in query.rows(index, "session", known, newest):
+            if row["session"] not in mine:
+                sessions.append(row["session"])
+        recent = query.among("session", sessions[:_SESSIONS])
+        free = query.Condition("pinned IS NULL")
+        every = query.every(known, recent, free)
+        found = query.rows(index, f"{place}, max(session)", every, f"GROUP BY {place}")
+    return {tuple(key): session for *key, session in found}
 
 
 def gone(

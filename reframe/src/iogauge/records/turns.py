@@ -3,30 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from contextlib import closing
 from pathlib import Path
 
-from iogauge.records import journal
-from iogauge.records.record import Record
-
-#: Newest sessions that are looked at, for each node. A node that is in none of them comes first.
-_LOOKED_AT = 10
+from iogauge.records import query
 
 
 def node_in_turn(
-    history: Path, partition: str, nodes: Sequence[str], leave_out: Collection[str]
+    history: Path, place: str, nodes: Sequence[str], leave_out: Collection[str]
 ) -> str:
-    """Return the node of a partition that was measured longest ago, by the sessions in the system's folder of a history.
+    """Return the node of a place (``system:partition``) that was measured longest ago; one that never was comes first.
 
     Sessions to ``leave_out`` do not count: their cases share a node.
     """
-    waiting = list(nodes)
-    files = sorted(history.glob("*.jsonl"))[-_LOOKED_AT * len(nodes) :]
-    for file in reversed(files):
-        if file.stem in leave_out:
-            continue
-        for record in journal.read_whole(file):
-            if not isinstance(record, Record) or record.partition != partition:
-                continue
-            if record.pinned in waiting and len(waiting) > 1:
-                waiting.remove(record.pinned)
-    return waiting[0]
+    here = query.Condition("system || ':' || partition = ?", (place,))
+    newest = dict.fromkeys(nodes, "")
+    with closing(query.connect(history)) as index:
+        condition = query.every(here, query.among("pinned", nodes))
+        for row in query.rows(index, "DISTINCT pinned, session", condition):
+            if row["session"] not in leave_out:
+                newest[row["pinned"]] = max(newest[row["pinned"]], row["session"])
+    return min(newest, key=newest.__getitem__)

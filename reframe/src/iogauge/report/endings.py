@@ -19,7 +19,7 @@ from iogauge.core.vocabulary import NO_WITNESS
 from iogauge.judge.verdict import Verdict
 from iogauge.records import journal
 from iogauge.records.record import REPEATED, Record
-from iogauge.records.selected import Unmeasured, UnrunCase
+from iogauge.records.selected import Unmeasured
 
 #: Verdicts that neither fail a run nor prove anything.
 UNPROVEN: Final = (Verdict.UNREFERENCED, Verdict.UNSTABLE, Verdict.CONTAMINATED)
@@ -54,6 +54,14 @@ class Ending:
     def status(self) -> int:
         """Return the exit status that the word stands for."""
         return int(self.word is Word.FAILED)
+
+    def to_json(self) -> dict[str, object]:
+        """Return word, sentence and exit status as JSON values."""
+        return {
+            "word": self.word.value,
+            "sentence": self.sentence,
+            "status": self.status,
+        }
 
     def __str__(self) -> str:
         """Return word and sentence: ``ok: 5 passed``."""
@@ -95,7 +103,11 @@ def conclude(
         parts.append(f"{expected} failed as expected")
     if refuted:
         parts.append(f"{refuted} FAIL not confirmed by a second run")
-    parts += [_unproven(unproven), _left_out(lack.left_out), *besides]
+    if unproven:
+        parts.append(f"{sum(unproven.values())} unproven ({_kinds(unproven)})")
+    if lack.left_out:
+        parts.append(f"{len(lack.left_out)} not run")
+    parts += besides
     if problems or trouble or (gate and (absent or not passed)):
         word = Word.FAILED
     elif not passed:
@@ -130,12 +142,6 @@ def _kinds(counts: Mapping[Verdict, int]) -> str:
     return ", ".join(f"{counts[verdict]} {verdict.value}" for verdict in ordered)
 
 
-def _unproven(counts: Mapping[Verdict, int]) -> str:
-    if not counts:
-        return ""
-    return f"{sum(counts.values())} unproven ({_kinds(counts)})"
-
-
 def _nothing_measured(
     counts: Mapping[Verdict, int], excused: int, lack: Unmeasured
 ) -> tuple[str, ...]:
@@ -150,16 +156,6 @@ def _nothing_measured(
     return tuple(reasons)
 
 
-def _left_out(cases: Sequence[UnrunCase]) -> str:
-    if not cases:
-        return ""
-    return f"{len(cases)} not run"
-
-
-def _checks(cases: Iterable[UnrunCase]) -> str:
-    return _names(case.check for case in cases)
-
-
 def _names(names: Iterable[str]) -> str:
     return some(list(dict.fromkeys(names)))
 
@@ -167,10 +163,12 @@ def _names(names: Iterable[str]) -> str:
 def remarks(lack: Unmeasured) -> list[str]:
     """Return a line for each reason why cases were not run, safe for a terminal."""
     lacking = grouped(lack.left_out, lambda case: (case.holder, case.feature, case.why))
-    lines = [
-        f"not run: {_checks(mine)} ({len(mine)} case(s)): {holder} lacks {feature}: {why}"
-        for (holder, feature, why), mine in lacking.items()
-    ]
+    lines = []
+    for (holder, feature, why), mine in lacking.items():
+        checks = _names(case.check for case in mine)
+        lines.append(
+            f"not run: {checks} ({len(mine)} case(s)): {holder} lacks {feature}: {why}"
+        )
     if lack.unfit:
         lines.append(
             f"not for this site: {_names(lack.unfit)}: no partition declares the points, nodes, "

@@ -108,7 +108,7 @@ def junit(
         case = _case(top, place, record.check, name)
         if record.verdict is not Verdict.PASS:
             kind = "skipped"
-            if record.is_trouble(gate) and records.counts(record):
+            if record.verdict.is_trouble(gate) and records.counts(record):
                 kind = "error" if record.verdict is Verdict.ERROR else "failure"
             message = f"{record.verdict.value}: {visible(record.reason)}"
             ElementTree.SubElement(case, kind, message=message)

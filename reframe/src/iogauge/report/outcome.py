@@ -12,7 +12,7 @@ from typing import Final
 from rich.markup import escape
 
 from iogauge.core.groups import grouped
-from iogauge.core.text import visible, visible_lines
+from iogauge.core.text import visible_lines
 from iogauge.core.units import SIZE_UNITS, format_value, of_runs, with_unit
 from iogauge.core.vocabulary import NO_REFERENCE, POINTS
 from iogauge.guards.finding import Outcome
@@ -43,12 +43,9 @@ def repeated(record: Record, metric: MetricRecord) -> MetricRecord | None:
 
     Samples that are proportional have the same spread.
     """
+    name = operations_of(metric.name)
     for other in record.metrics:
-        if (
-            metric.verdict is other.verdict
-            and other.name == operations_of(metric.name)
-            and same_spread(other.spread, metric.spread)
-        ):
+        if other.name == name and same_spread(other.spread, metric.spread):
             return other
     return None
 
@@ -57,7 +54,8 @@ def same_fault(record: Record, metric: MetricRecord) -> MetricRecord:
     """Return the operations per second that are slow or unsteady as the bandwidth that repeats them, or the metric itself."""
     if metric.verdict in (Verdict.FAIL, Verdict.UNSTABLE):
         other = repeated(record, metric)
-        if other and other.is_trouble(gate=True):
+        alike = other and other.verdict is metric.verdict
+        if other and alike and other.is_trouble(gate=True):
             return other
     return metric
 
@@ -83,7 +81,7 @@ class Row:
     @property
     def scenario(self) -> str:
         """Return the name of the case."""
-        return visible(self.record.short_name)
+        return self.record.short_name
 
     @property
     def place(self) -> str:
@@ -102,11 +100,6 @@ def _with_remedy(text: str, finding: FindingRecord) -> str:
     return f"{text}. {finding.remedy}"
 
 
-def said_of(finding: FindingRecord) -> str:
-    """Return what a guard saw, what it demands, and what to do."""
-    return _with_remedy(f"{finding.saw}; demanded: {finding.demands}", finding)
-
-
 def _reasons(record: Record, metric: MetricRecord) -> tuple[str, ...]:
     """Return why a metric has its verdict; nothing for PASS.
 
@@ -117,7 +110,8 @@ def _reasons(record: Record, metric: MetricRecord) -> tuple[str, ...]:
     objections = []
     for finding in record.findings:
         if finding.metric in (None, about.name) and finding.objects(about.verdict):
-            objections.append(f"{finding.name}: {said_of(finding)}")
+            text = f"{finding.name}: {finding.saw}; demanded: {finding.demands}"
+            objections.append(_with_remedy(text, finding))
     if objections or about.verdict is Verdict.PASS or not about.reason:
         return tuple(objections)
     return (about.reason,)
@@ -180,20 +174,20 @@ def rows(records: Iterable[Record]) -> list[Row]:
     lines: list[Row] = []
     for record in records:
         if not record.metrics:
-            lines.append(Row(record, record.verdict, (visible(record.reason),)))
+            lines.append(Row(record, record.verdict, (record.reason,)))
         for metric in record.metrics:
             ceiling = format_value(metric.ceiling) if metric.ceiling else ""
             lines.append(
                 Row(
                     record,
                     metric.verdict,
-                    tuple(map(visible, _reasons(record, metric))),
+                    _reasons(record, metric),
                     metric=metric.name,
                     measured=measured(metric),
                     reference=_bound(metric),
                     ceiling=ceiling,
                     of=metric,
-                    remarks=tuple(map(visible, _remarks(record, metric))),
+                    remarks=_remarks(record, metric),
                 )
             )
         lines += _not_computed(record)
@@ -237,7 +231,7 @@ def _not_computed(record: Record) -> list[Row]:
             verdict = Verdict.UNREFERENCED
             if finding.objects(Verdict.INVALID):
                 verdict = Verdict.INVALID
-            lines.append(Row(record, verdict, (visible(finding.saw),), finding.metric))
+            lines.append(Row(record, verdict, (finding.saw,), finding.metric))
     return lines
 
 
@@ -302,8 +296,9 @@ def remarks_of(lines: Sequence[Row]) -> list[str]:
     ]
 
 
-def table(lines: Sequence[Row], *, dated: bool = False) -> Table:
-    """Return the rows as a table by target, ``dated`` with their time; the reasons are numbered below it."""
+def table(records: Iterable[Record], *, dated: bool = False) -> Table:
+    """Return what records found as a table by target, ``dated`` with their time; the reasons are numbered below it."""
+    lines = folded(rows(records))
     notes = Notes(reason for line in lines for reason in to_act_on(line))
     bounds = []
     for bound in ("reference", "ceiling"):
@@ -363,11 +358,5 @@ def to_json(records: Iterable[Record], ending: Ending) -> str:
                 "reasons": [*row.reasons, *row.remarks],
             }
         )
-    ended = {
-        "word": ending.word.value,
-        "sentence": ending.sentence,
-        "status": ending.status,
-    }
-    return json.dumps(
-        {**ended, "remarks": ending.remarks, "metrics": metrics}, indent=2
-    )
+    told = {**ending.to_json(), "remarks": ending.remarks, "metrics": metrics}
+    return json.dumps(told, indent=2)

@@ -6,7 +6,7 @@ import typer
 
 from iogauge.cli.screen import show, slip
 from iogauge.core.paths import history_dir
-from iogauge.site import folders
+from iogauge.site import folders, settings
 
 
 def show_ceilings(
@@ -15,7 +15,7 @@ def show_ceilings(
     ] = "",
 ) -> None:
     """Show what each layer should carry, and what was reached."""
-    from iogauge_extras.ceilings import table as report
+    from iogauge_extras.ceilings import table
 
     sites = folders.site_folders(*folders.site_dirs())
     chosen = [folder for folder in sites if folder.name == system]
@@ -25,5 +25,7 @@ def show_ceilings(
     if not chosen:
         names = ", ".join(folder.name for folder in sites)
         raise slip(f"no site {system!r}: expected one of {names}")
-    for shown in report.of_site(history_dir(), chosen[0]):
-        show(report.table(shown))
+    site = chosen[0]
+    for name, extras in settings.partitions(site).items():
+        reached = table.reached_by(history_dir(), site.name, name)
+        show(table.table(f"{site.name}:{name}", extras, reached))

@@ -5,7 +5,7 @@ loss. The file system and the tool take the rest: the highest valid figure is wh
 """
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +15,6 @@ from iogauge.core.units import BANDWIDTH_UNITS, convert, format_bytes
 from iogauge.records import query
 from iogauge.records.record import short_name
 from iogauge.report.layout import Table, columns
-from iogauge.site import settings
 from iogauge.site.extras import PartitionExtras
 
 Way = Literal["read", "write"]
@@ -35,107 +34,52 @@ class Figure:
     bytes_s: float
 
 
-@dataclass(frozen=True, slots=True)
-class LayerRow:
-    """A layer in one direction; all rates are in bytes/s over all its parts."""
-
-    name: str
-    #: What the topology says that it carries; None if it does not say.
-    declared: float | None
-    #: What is left above the layer; None as long as nothing is known of it and of those below it.
-    carries: float | None
-    #: Share that it takes away from those below it; None if unknown.
-    loss: float | None
-
-
 def _rate(bytes_s: float | None) -> str:
     if bytes_s is None:
         return ""
     return f"{format_bytes(bytes_s)}/s"
 
 
-def _percent(share: float | None) -> str:
-    if share is None:
+def _lost(left: float | None, under: float | None) -> str:
+    """Return the share of what is under a layer that it takes away; empty if one of them is not known."""
+    if not left or not under:
         return ""
-    return f"{share:.1%}"
+    return f"{1 - left / under:.1%}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Chain:
-    """All layers of a direction for so many nodes, and what was reached of them."""
-
-    direction: Way
-    nodes: int
-    rows: Sequence[LayerRow]
-    reached: Figure | None
-
-    @property
-    def lost_above(self) -> float | None:
-        """Return the share that file system and tool lose of what the layers carry; None if unknown."""
-        carried = self.rows[-1].carries
-        if self.reached is None or not carried:
-            return None
-        return 1 - self.reached.bytes_s / carried
-
-    def cells(self) -> list[tuple[str, ...]]:
-        """Return the cells of each layer from the devices up, and those of what was reached."""
-        found: list[tuple[str, ...]] = []
-        for row in self.rows:
-            rates = (_rate(row.declared), _rate(row.carries))
-            found.append((row.name, *rates, _percent(row.loss)))
-        if self.reached:
-            name = f"reached on {self.reached.day}: {self.reached.case}"
-            rate = _rate(self.reached.bytes_s)
-            found.append((name, "", rate, _percent(self.lost_above)))
-        return found
+def declared(extras: PartitionExtras, way: Way, nodes: int) -> dict[str, float | None]:
+    """Return what each layer carries over all its parts, in bytes/s, from the devices up; None if the topology does not say."""
+    layers: dict[str, float | None] = {
+        "devices": None,
+        "server network": None,
+        "client network": None,
+    }
+    topology = extras.topology
+    if topology and topology.devices:
+        rate: float | None = getattr(topology.devices, way)
+        layers["devices"] = rate and topology.devices.count * rate
+    if topology and topology.servers:
+        layers["server network"] = topology.servers.count * topology.servers.nic
+    if topology and topology.clients:
+        layers["client network"] = nodes * topology.clients.nic
+    return layers
 
 
-@dataclass(frozen=True, slots=True)
-class Shown:
-    """What a partition declares beside what its history shows."""
-
-    partition: str
-    extras: PartitionExtras
-    reached: Mapping[Way, Figure]
-
-    @property
-    def chains(self) -> Sequence[Chain]:
-        """Return the layers of each direction for the nodes that reached most, or those of the scale."""
-        found = []
-        for way in WAYS:
-            reached, nodes = self.reached.get(way), self.extras.scale.nodes
-            if reached:
-                nodes = reached.nodes
-            rows = self.rows(way, nodes)
-            found.append(Chain(direction=way, nodes=nodes, rows=rows, reached=reached))
-        return found
-
-    def rows(self, way: Way, nodes: int) -> Sequence[LayerRow]:
-        """Return the layers of a direction for so many nodes, from the devices up."""
-        topology = self.extras.topology
-        declared: dict[str, float | None] = {
-            "devices": None,
-            "server network": None,
-            "client network": None,
-        }
-        if topology and topology.devices:
-            rate: float | None = getattr(topology.devices, way)
-            declared["devices"] = rate and topology.devices.count * rate
-        if topology and topology.servers:
-            rate = topology.servers.count * topology.servers.nic
-            declared["server network"] = rate
-        if topology and topology.clients:
-            declared["client network"] = nodes * topology.clients.nic
-        rows = []
-        under: float | None = None
-        for name, rate in declared.items():
-            carries = min(filter(None, (under, rate)), default=None)
-            loss = None
-            if under and carries:
-                loss = 1 - carries / under
-            rows.append(LayerRow(name, rate, carries, loss))
-            under = carries
-        return rows
+def rows(
+    layers: Mapping[str, float | None], reached: Figure | None
+) -> list[tuple[str, ...]]:
+    """Return the cells of each layer from the devices up, and those of what file system and tool reached of them."""
+    found: list[tuple[str, ...]] = []
+    under: float | None = None
+    for name, rate in layers.items():
+        carries = min(filter(None, (under, rate)), default=None)
+        found.append((name, _rate(rate), _rate(carries), _lost(carries, under)))
+        under = carries
+    if reached:
+        name = f"reached on {reached.day}: {reached.case}"
+        rate = reached.bytes_s
+        found.append((name, "", _rate(rate), _lost(rate, under)))
+    return found
 
 
 def reached_by(folder: Path, system: str, partition: str) -> dict[Way, Figure]:
@@ -176,19 +120,16 @@ def reached_by(folder: Path, system: str, partition: str) -> dict[Way, Figure]:
     return reached
 
 
-def of_site(folder: Path, site: Path) -> Iterator[Shown]:
-    """Yield the layers of each partition of a site, beside a history in ``folder``; raises OSError or ValueError."""
-    for name, extras in settings.partitions(site).items():
-        reached = reached_by(folder, site.name, name)
-        yield Shown(f"{site.name}:{name}", extras, reached)
-
-
-def table(shown: Shown) -> Table:
-    """Return the chains of a partition, from the devices up to what was reached."""
+def table(
+    partition: str, extras: PartitionExtras, reached: Mapping[Way, Figure]
+) -> Table:
+    """Return the layers of a partition in each direction, for the nodes that reached most, or those of the scale."""
     blocks: dict[str, list[tuple[str, ...]]] = {}
-    for chain in shown.chains:
-        title = f"{shown.partition}, {chain.direction}, {chain.nodes} node(s)"
-        blocks[title] = chain.cells()
+    for way in WAYS:
+        best, nodes = reached.get(way), extras.scale.nodes
+        if best:
+            nodes = best.nodes
+        title = f"{partition}, {way}, {nodes} node(s)"
+        blocks[title] = rows(declared(extras, way, nodes), best)
     rates = ("declared", "carries", "lost")
-    headings = columns("layer", "declared", "carries", "lost", right=rates)
-    return Table(headings, blocks)
+    return Table(columns("layer", *rates, right=rates), blocks)

@@ -6,7 +6,6 @@ from dataclasses import asdict, dataclass, replace
 from typing import Final
 
 from iogauge.core.measurement import Quantity
-from iogauge.core.text import visible
 from iogauge.core.units import format_bytes, with_unit
 from iogauge.report.layout import Table, columns
 
@@ -68,8 +67,8 @@ class Comparison:
 
     @property
     def title(self) -> str:
-        """Return both sides, for a terminal."""
-        return f"A: {visible(self.a)}; B: {visible(self.b)}"
+        """Return both sides."""
+        return f"A: {self.a}; B: {self.b}"
 
     def to_json(self) -> str:
         """Return a JSON object; values are numbers in the unit of their row."""

@@ -14,7 +14,7 @@ from statistics import median
 from typing import Any, Final
 
 from iogauge.core.groups import grouped
-from iogauge.core.text import count, some, visible
+from iogauge.core.text import count, some
 from iogauge.core.units import UnitError, convert, moment, with_unit
 from iogauge.records import query
 from iogauge.records.names import chosen
@@ -96,8 +96,8 @@ class Contrast(Comparison):
                 reach = f"{ratio.low:.3f} to {ratio.high:.3f}"
             a, b = with_unit(ratio.a, ratio.unit), with_unit(ratio.b, ratio.unit)
             runs = "/".join(map(str, ratio.runs))
-            texts = (case, ratio.metric, a, b, runs, f"{ratio.ratio:.3f}", reach)
-            rows.append((*map(visible, texts), ratio.mark))
+            size = f"{ratio.ratio:.3f}"
+            rows.append((case, ratio.metric, a, b, runs, size, reach, ratio.mark))
         right = ("A", "B", "runs", "B / A", "95 %")
         headings = columns("case", "metric", *right, "", right=right)
         table = Table(headings, {self.title: rows})

@@ -21,6 +21,7 @@ from iogauge.core import paths
 from iogauge.core.text import count
 from iogauge.core.units import format_bytes
 from iogauge.records import query
+from iogauge.records.record import since_1970
 from iogauge_extras.history import states
 
 
@@ -47,7 +48,7 @@ def old_files(folder: Path, before: datetime) -> Old:
         needed = set(query.column(history, "SELECT file FROM damage"))
         found = history.execute("SELECT rowid, file FROM run")
         needed.update(file for row, file in found if row in rows)
-        time = (query.microseconds(before),)
+        time = (since_1970(before),)
         question = "SELECT id, path FROM file JOIN run ON file = id GROUP BY id HAVING max(time) < ? ORDER BY path"
         old = history.execute(question, time).fetchall()
     free = [row["path"] for row in old if row["id"] not in needed]

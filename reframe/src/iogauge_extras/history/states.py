@@ -5,14 +5,13 @@ The result says whether a metric has become worse, since when, by how much and h
 
 import math
 import sqlite3
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from enum import Enum
+from statistics import median
 from typing import Final, NamedTuple
 
 from iogauge.records import query
-from iogauge.records.record import operations_of
 from iogauge_extras.history import statistics
 
 #: Runs at the beginning of a series with which later ones are compared.
@@ -20,14 +19,6 @@ BASELINE: Final = 30
 
 #: Runs that suffice as a baseline while there are no more than BASELINE. Fewer are not judged.
 LEAST: Final = 20
-
-
-class State(Enum):
-    """The state of a series; only ALARM fails a pipeline."""
-
-    ALARM = "alarm"
-    STEADY = "steady"
-    FEW = "too few runs"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +41,7 @@ class LevelChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judged:
-    """One metric of one line: the state of its newest series."""
+    """One metric of one line: what its newest series shows."""
 
     line: str
     series: str
@@ -60,12 +51,10 @@ class Judged:
     metric: str
     unit: str
     better: str
-    state: State
-    #: What raised the alarm.
+    #: Whether there are too few runs to judge.
+    few: bool
+    #: How it has become worse; None if it has not.
     change: LevelChange | None = None
-    #: Metric of the same line that this one repeats: a bandwidth that was proportional to the operations per second in
-    #: every run. Both are one fact.
-    repeats: str = ""
 
 
 #: Runs after the baseline that are looked at: the newest ones, a year of nights.
@@ -96,11 +85,7 @@ def states_of(
     Raises ValueError as :meth:`query.Choice.of_cases` does.
     """
     runs_of = series_runs(history, choice, lines)
-    found: list[Judged] = []
-    for (line, metric), runs in runs_of.items():
-        judged = _judged(history, line, metric, runs)
-        found.append(replace(judged, repeats=_repeated(judged, runs_of)))
-    return found
+    return [_judged(history, *key, runs) for key, runs in runs_of.items()]
 
 
 def series_runs(
@@ -149,14 +134,14 @@ def _judged(
 ) -> Judged:
     """Return the state of one series."""
     head = history.execute(_HEAD, (runs[-1].row,)).fetchone()
-    judged = Judged(line=line, metric=metric, state=State.FEW, **dict(head))
-    if len(runs) <= LEAST:
+    few = len(runs) <= LEAST
+    judged = Judged(line=line, metric=metric, few=few, **dict(head))
+    if few:
         return judged
     count = BASELINE if len(runs) > BASELINE else LEAST
     sign = -1 if judged.better == "less" else 1
     baseline = [run.value for run in runs[:count]]
-    level, _ = statistics.location_and_spread(baseline)
-    judged = replace(judged, state=State.STEADY)
+    level = median(baseline)
     logs = [sign * math.log(run.value) for run in runs]
     placed = statistics.placements(logs[count:], logs[:count])
     wide = statistics.stretch(logs[:count])
@@ -179,7 +164,7 @@ def _judged(
         before=before,
         after=after,
     )
-    return replace(judged, state=State.ALARM, change=change)
+    return replace(judged, change=change)
 
 
 _HEAD: Final = """
@@ -211,17 +196,3 @@ def _fingerprints(
         if pair[0] != pair[1]:
             return pair[0], pair[1]
     return None, None
-
-
-#: Proportional values differ by a constant factor, but for what the tools round.
-_ROUNDED: Final = 1e-3
-
-
-def _repeated(judged: Judged, runs_of: Mapping[tuple[str, str], Sequence[Run]]) -> str:
-    """Return the operations per second that a bandwidth repeats, or nothing."""
-    other = operations_of(judged.metric)
-    mine, its = runs_of[judged.line, judged.metric], runs_of.get((judged.line, other))
-    if not its or [run.time for run in mine] != [run.time for run in its]:
-        return ""
-    ratios = [a.value / b.value for a, b in zip(mine, its, strict=True)]
-    return other if max(ratios) / min(ratios) < 1 + _ROUNDED else ""

@@ -19,17 +19,13 @@ from iogauge_extras.history.runs import Refused
 _WIDTH: Final = 118
 
 
-class EditError(Refused):
-    """A change cannot be made; the message names the key and the reason."""
-
-
 def put(
     text: str, path: Sequence[Key], value: object, remark: str = "", label: str = ""
 ) -> str:
     """Return the text of a YAML file with one value set; missing keys are added.
 
     ``remark`` is a comment for the line above; it replaces a comment that begins with ``label``.
-    Raises :class:`EditError` if more than the value would change, as with an anchor that is used
+    Raises :class:`Refused` if more than the value would change, as with an anchor that is used
     elsewhere.
     """
     name = ".".join(map(str, path))
@@ -42,9 +38,9 @@ def put(
             after = _remarked(lines, key.start_mark.line, remark, label)
         found = yamlfile.parse(after, name)
     except (yamlfile.YamlError, yaml.YAMLError) as error:
-        raise EditError(f"{name}: cannot be set: {error}: write it by hand") from error
+        raise Refused(f"{name}: cannot be set: {error}: write it by hand") from error
     if found != expected:
-        raise EditError(f"{name}: setting it would change other values of the file too")
+        raise Refused(f"{name}: setting it would change other values of the file too")
     return after
 
 
@@ -53,7 +49,7 @@ def _changed(data: Any, path: Sequence[Key], value: object) -> Any:
     if not path:
         return value
     if not isinstance(data, dict):
-        raise EditError(f"{data!r} is no mapping, so it cannot hold {path[0]!r}")
+        raise Refused(f"{data!r} is no mapping, so it cannot hold {path[0]!r}")
     return {**data, path[0]: _changed(data.get(path[0], {}), path[1:], value)}
 
 

@@ -59,13 +59,17 @@ def short(value: float) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A run's median, in the curve's unit."""
+    """A run of a metric; of a case, the case's verdict with its first metric."""
 
     time: datetime
     session: str
+    #: The median; 0 if there is none that statistics take.
     value: float
     verdict: Verdict
     series: str
+    metric: str = ""
+    unit: str = ""
+    fingerprint: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

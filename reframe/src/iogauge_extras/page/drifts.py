@@ -8,10 +8,15 @@ from typing import Final
 
 from iogauge.core.units import with_unit
 from iogauge.judge.verdict import Verdict
-from iogauge.records.record import MetricRecord, Record, short_name
+from iogauge.records.record import (
+    MetricRecord,
+    Record,
+    operations_of,
+    short_name,
+)
 from iogauge.report.outcome import measured
 from iogauge.report.ranking import Rank
-from iogauge_extras.history.states import Judged, LevelChange, State
+from iogauge_extras.history.states import Judged, LevelChange
 from iogauge_extras.page.past import UNCHANGED, History, circumstances, utc_minute
 from iogauge_extras.page.trouble import DRIFT, Trouble
 
@@ -23,8 +28,10 @@ def of_trend(
     worse = [series for series in history.judged.values() if series.change]
     known = {*failing, *((series.line, series.metric) for series in worse)}
     for series in worse:
-        is_known = (series.line, series.repeats) in known
-        is_known |= (series.line, series.metric) in failing
+        key = (series.line, series.metric)
+        is_known = key in failing
+        if key in history.repeats:
+            is_known |= (series.line, operations_of(series.metric)) in known
         if series.change and not is_known:
             yield _of_change(series, series.change, history)
 
@@ -98,18 +105,19 @@ def _valid_before(
     record: Record, metric: MetricRecord, history: History
 ) -> list[float]:
     """Return the valid values of a metric before a record, in a series without a reference that is too short for a trend."""
-    series = history.judged.get((record.line, metric.name))
+    key = (record.line, metric.name)
+    series = history.judged.get(key)
     values: list[float] = []
-    if series is None or series.state is not State.FEW or series.repeats:
+    if series is None or not series.few or key in history.repeats:
         return values
     if metric.verdict is not Verdict.UNREFERENCED:
         return values
     for run in history.runs(record.line, metric.name):
-        if run["session"] == record.session:
+        if run.session == record.session:
             break
-        valid = run["metric_verdict"] == Verdict.UNREFERENCED.value
-        if valid and run["series"] == series.series:
-            values.append(run["median"])
+        valid = run.verdict is Verdict.UNREFERENCED
+        if valid and run.series == series.series:
+            values.append(run.value)
     return values
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any
 
 from iogauge.core.units import format_value, with_unit
 from iogauge.judge.verdict import Verdict
@@ -14,6 +13,7 @@ from iogauge.records.record import MetricRecord, Record
 from iogauge.report.endings import SessionRecords
 from iogauge.report.outcome import measured, same_fault
 from iogauge.report.ranking import Rank, dead_targets, loss_of, rank_of
+from iogauge_extras.page.charts import Run
 from iogauge_extras.page.drifts import trend_words
 from iogauge_extras.page.past import UNCHANGED, History, circumstances, utc_minute
 from iogauge_extras.page.trouble import Trouble
@@ -54,7 +54,7 @@ def _bad_metrics(record: Record) -> Iterator[Bad]:
         if metric.is_trouble(gate=True) and same_fault(record, metric) is metric:
             explained = True
             yield metric
-    if not explained and record.is_trouble(gate=True):
+    if not explained and record.verdict.is_trouble(gate=True):
         yield None
 
 
@@ -80,7 +80,7 @@ def _plain(record: Record, metric: Bad) -> Trouble:
 def _since(trouble: Trouble, record: Record, metric: Bad, history: History) -> Trouble:
     """Return a trouble with what the history says: since when, why, how much."""
     runs = history.runs(record.line, trouble.metric)
-    begin = _begin(runs, trouble.kind, history)
+    begin = _begin(runs, Verdict(trouble.kind), history)
     failed = trouble.kind == Verdict.FAIL.value
     cause = begin.cause
     if failed:
@@ -154,34 +154,33 @@ class _Begin:
     time: datetime | None = None
 
 
-def _begin(runs: Sequence[dict[str, Any]], verdict: str, history: History) -> _Begin:
+def _begin(runs: Sequence[Run], verdict: Verdict, history: History) -> _Begin:
     """Return since when the runs have a verdict, oldest run first."""
     before = list(runs)
-    while before and before[-1]["metric_verdict"] == verdict:
+    while before and before[-1].verdict is verdict:
         before.pop()
     bad = runs[len(before) :]
     if not bad:
         return _Begin()
     first = bad[0]
-    text = f"{utc_minute(first['time'])}, session {first['session']}"
+    text = f"{utc_minute(first.time)}, session {first.session}"
     if len(bad) > 1:
         text += f", {len(bad)} runs in a row"
-    verdicts = [run["metric_verdict"] for run in before]
-    if Verdict.PASS.value not in verdicts:
-        valid = verdicts.count(Verdict.UNREFERENCED.value)
+    verdicts = [run.verdict for run in before]
+    if Verdict.PASS not in verdicts:
+        valid = verdicts.count(Verdict.UNREFERENCED)
         known = "no PASS in the history"
         if valid:
             known = f"before that {valid} valid run(s) without a reference"
-        return _Begin(f"{text}; {known}", "", first["time"])
-    while before[-1]["metric_verdict"] != Verdict.PASS.value:
+        return _Begin(f"{text}; {known}", "", first.time)
+    while before[-1].verdict is not Verdict.PASS:
         before.pop()
     last = before[-1]
-    text += f"; the last PASS: {utc_minute(last['time'])}"
-    same = (last["metric"], last["unit"]) == (first["metric"], first["unit"])
-    if last["median"] is not None and same:
-        text += f" with {with_unit(last['median'], last['unit'])}"
-    cause = history.changed(last["fingerprint"], first["fingerprint"])
-    return _Begin(text, cause, first["time"])
+    text += f"; the last PASS: {utc_minute(last.time)}"
+    if last.value and (last.metric, last.unit) == (first.metric, first.unit):
+        text += f" with {with_unit(last.value, last.unit)}"
+    cause = history.changed(last.fingerprint, first.fingerprint)
+    return _Begin(text, cause, first.time)
 
 
 def of_absent(records: Iterable[Record], expected: Iterable[str]) -> Iterator[Trouble]:

@@ -122,9 +122,8 @@ def gravest_first(
             saw = "".join(notes[:1]).partition("; demanded")[0]
             whys.append(shorten(saw, _WHY, placeholder=" …"))
         why = "; ".join(dict.fromkeys(filter(None, whys)))
-        note = visible("; ".join(dict.fromkeys(notes)))
-        case = replace(case, rank=rank, loss=loss, why=visible(why), note=note)
-        explained.append(case)
+        note = "; ".join(dict.fromkeys(notes))
+        explained.append(replace(case, rank=rank, loss=loss, why=why, note=note))
     return sorted(explained, key=lambda case: (case.rank, -case.loss))
 
 
@@ -182,5 +181,4 @@ def marks_json(ordered: Sequence[CaseStatus], ending: Ending) -> str:
                 "note": status.note,
             }
         )
-    ended = {"word": ending.word.value, "sentence": ending.sentence}
-    return json.dumps({**ended, "status": ending.status, "cases": cases}, indent=2)
+    return json.dumps({**ending.to_json(), "cases": cases}, indent=2)

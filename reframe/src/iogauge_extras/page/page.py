@@ -27,7 +27,7 @@ from iogauge.report.layout import LOOKS
 from iogauge.report.ranking import ranked
 from iogauge.session.current import suite
 from iogauge_extras.page.charts import Timeline, by_second, short
-from iogauge_extras.page.past import probed
+from iogauge_extras.page.past import probed, utc_minute
 from iogauge_extras.page.sheets import Sheet
 from iogauge_extras.page.trouble import DRIFT, Alarm, Trouble
 
@@ -46,7 +46,7 @@ def _shown(value: object) -> object:
 
 def _written_by() -> str:
     """Return who wrote the page when, with which commit of the suite."""
-    now = f"{datetime.now(timezone.utc):%Y-%m-%d %H:%M} UTC"
+    now = utc_minute(datetime.now(timezone.utc))
     return f"{now} by {getpass.getuser()} on {socket.gethostname()}, iogauge {suite()}"
 
 
@@ -90,7 +90,7 @@ def page(
         cards=_cards(alarm.troubles),
         span=_span_of(records),
         places_known=places_of(records),
-        results=outcome.table(outcome.folded(outcome.rows(ranked(records)))),
+        results=outcome.table(ranked(records)),
         timelines=list(_timelines(outcome.newest(records))),
         others=others[:_FIGURES],
         left_out=max(len(others) - _FIGURES, 0),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import getpass
 import os
 import socket
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
@@ -30,7 +30,7 @@ from iogauge.core import paths
 from iogauge.core.text import visible
 from iogauge.core.units import format_bytes, moment
 from iogauge.records import query
-from iogauge.report.endings import SessionRecords, Word
+from iogauge.report.endings import Ending, SessionRecords, Word
 from iogauge.report.export import plugin_line
 from iogauge.site import folders, settings
 from iogauge.site.extras import Receivers
@@ -284,7 +284,7 @@ def write_bundle(
     from iogauge_extras.page import bundle
 
     _, html = report(asked, since, until)
-    files = bundle.contents(paths.state_dir(), asked.records, html())
+    files = bundle.contents(paths.state_dir(), asked.records, html)
     data = bundle.packed(files, file.name.partition(".")[0])
     write_file(file, data)
     say(
@@ -295,15 +295,14 @@ def write_bundle(
 
 def report(
     asked: Asked, since: datetime | None, until: datetime | None
-) -> tuple[Alarm, Callable[[], str]]:
-    """Return what somebody must know of sessions, and what makes their page: ``iogauge report --html``."""
+) -> tuple[Ending, str]:
+    """Return how sessions ended, and their page: ``iogauge report --html``."""
     from iogauge_extras.page.page import page
 
     known = Notices.read(datetime.now(timezone.utc))
     span = query.Choice(since=since, until=until)
     alarm = _alarm_of(asked, asked.gate, known, span=span)
-
-    return alarm, lambda: page(alarm, asked.records)
+    return alarm.ending, page(alarm, asked.records)
 
 
 def write_acceptance(

@@ -7,25 +7,21 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from iogauge.core import registry
 from iogauge.core.text import count, some, visible
 from iogauge.evidence import fingerprint
 from iogauge.judge.verdict import Verdict
 from iogauge.records import query
-from iogauge.records.record import Record, microseconds, short_name
+from iogauge.records.record import Record, microseconds
+from iogauge.report.outcome import repeated
 from iogauge_extras.history import states
 from iogauge_extras.page.charts import Curve, Run
 
 #: Runs in a figure.
 SHOWN: Final = 60
 
-#: What is known of a run.
-_COLUMNS: Final = (
-    'line, series, system, partition, "case", metric, unit, better, position, time, session, median, '
-    "metric_verdict, verdict, fingerprint, confirms"
-)
 UNCHANGED: Final = (
     "nothing that the fingerprint knows (software, client, mount, network) changed with it: look at the "
     "storage itself, its servers and its load"
@@ -83,29 +79,33 @@ class History:
         self._span = span
         #: The newest record of each line.
         self.newest = {record.line: record for record in records}
+        #: Line and metric of each bandwidth that repeats its operations per second: both are one fact.
+        self.repeats: set[tuple[str, str]] = set()
+        for line, record in self.newest.items():
+            for metric in record.metrics:
+                if repeated(record, metric):
+                    self.repeats.add((line, metric.name))
         self._history = query.connect(folder)
         self._until = query.Choice(until=span.until)
         judged = states.states_of(self._history, self._until, self.newest)
         self.judged = {(series.line, series.metric): series for series in judged}
         self.fingerprints = query.fingerprints(self._history)
 
-    def runs(self, line: str, metric: str, count: int = -1) -> list[dict[str, Any]]:
+    def runs(self, line: str, metric: str, count: int = -1) -> list[Run]:
         """Return the newest runs of a metric (of the case if empty), oldest first; a negative count is no limit."""
-        of_case = query.Condition("position = 0")
-        of_metric = query.Condition("metric = ?", (metric,))
-        condition = query.every(
-            query.Condition("line = ?", (line,)),
-            of_metric if metric else of_case,
-            self._until.of_time,
-        )
+        judged, which = "verdict", query.Condition("position = 0")
+        if metric:
+            judged, which = "metric_verdict", query.Condition("metric = ?", (metric,))
+        of_line = query.Condition("line = ?", (line,))
+        condition = query.every(of_line, which, self._until.of_time)
+        columns = f"time, session, ifnull(median, 0), {judged}, series, metric, unit, fingerprint"
         newest = f"ORDER BY time DESC, file DESC, start DESC LIMIT {count}"
         found = []
-        for row in reversed(query.rows(self._history, _COLUMNS, condition, newest)):
-            run = dict(row) | {"time": query.moment(row["time"])}
-            if not metric:
-                run["metric_verdict"] = run["verdict"]
-            found.append(run)
-        return found
+        for row in query.rows(self._history, columns, condition, newest):
+            time, session, value, verdict, *others = row
+            when = query.moment(time)
+            found.append(Run(when, session, value, Verdict(verdict), *others))
+        return found[::-1]
 
     @property
     def curves(self) -> list[Curve]:
@@ -118,8 +118,7 @@ class History:
         order = "GROUP BY line, metric ORDER BY min(time)"
         curves = []
         for line, metric in query.rows(self._history, "line, metric", condition, order):
-            series = self.judged.get((line, metric))
-            if series is None or not series.repeats:
+            if (line, metric) not in self.repeats:
                 curves.append(self.curve(line, metric))
         return curves
 
@@ -128,31 +127,29 @@ class History:
 
         The curve's ``since`` is the begin of the trend's alarm, or ``since`` if there is no such alarm.
         """
-        rows = self.runs(line, metric, SHOWN)
-        last = rows[-1]
+        runs = self.runs(line, metric, SHOWN)
+        last = runs[-1]
         points = []
-        for row in rows:
+        for run in runs:
             # Of a span without a run the last one before it is shown.
-            early = self._span.since and row["time"] < self._span.since
-            if early and row is not last:
+            early = self._span.since and run.time < self._span.since
+            if early and run is not last:
                 continue
-            alike = row["unit"] == last["unit"] and (row["median"] or 0) > 0
+            alike = run.unit == last.unit and run.value > 0
             # A figure that is INVALID is not the storage's.
-            if alike and row["metric_verdict"] not in ("INVALID", "ERROR", None):
-                verdict = Verdict(row["metric_verdict"])
-                when, value = row["time"], row["median"]
-                points.append(Run(when, row["session"], value, verdict, row["series"]))
+            if alike and run.verdict not in (Verdict.INVALID, Verdict.ERROR):
+                points.append(run)
         newest = self.newest[line]
         under = ""
         if newest.nodes and newest.tasks_per_node:
             tasks = count(newest.tasks_per_node, "task")
             under = f"{count(newest.nodes, 'node')} x {tasks}"
         curve = Curve(
-            title=f"{last['partition']} {short_name(last['case'])} {metric}",
-            unit=str(last["unit"]),
+            title=f"{newest.partition} {newest.short_name} {metric}",
+            unit=last.unit,
             points=points,
             since=since,
-            system=visible(str(last["system"])),
+            system=visible(newest.system),
             key=line,
             under=under,
         )

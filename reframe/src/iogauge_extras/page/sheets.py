@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from iogauge.core.groups import grouped
-from iogauge.core.text import count, some, visible
+from iogauge.core.text import count, some
 from iogauge.core.units import convert, of_runs, with_unit
 from iogauge.judge.verdict import Verdict
 from iogauge.records import query
@@ -121,8 +121,8 @@ def _criterion_row(
     if met:
         verdict = "met"
     name = f"{partition} {criterion.case} {criterion.metric}"
-    cells = (name, demanded, of_runs(values, unit), evidence)
-    return tuple(map(visible, (*cells, criterion.source, verdict)))
+    measured = of_runs(values, unit)
+    return (name, demanded, measured, evidence, criterion.source, verdict)
 
 
 # The months of a site.
@@ -185,7 +185,7 @@ def summary(folder: Path, choice: query.Choice) -> Sheet:
 
 
 def _where(row: sqlite3.Row) -> str:
-    return visible(f"{row['system']}:{row['partition']}")
+    return f"{row['system']}:{row['partition']}"
 
 
 def _night_of(row: sqlite3.Row) -> datetime:
@@ -216,7 +216,7 @@ def _nights(rows: Sequence[sqlite3.Row]) -> list[Night]:
                 continue
             verdicts.add(verdict)
             if verdict.fails_run:
-                failed[visible(f"{short_name(row['case'])} {verdict.value}")] = None
+                failed[f"{short_name(row['case'])} {verdict.value}"] = None
         nights.append(Night(begin, verdicts == {Verdict.PASS}, tuple(failed)))
     return nights
 

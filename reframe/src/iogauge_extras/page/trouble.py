@@ -29,7 +29,6 @@ _FACTS: Final = (
     "since",
     "trend",
     "cause",
-    "remedy",
 )
 
 
@@ -121,12 +120,9 @@ class Trouble:
 
     @property
     def facts(self) -> dict[str, str]:
-        """Return what is known beside the name, by the name of the fact; a remedy that the reason has is left out."""
+        """Return what is known beside the name, by the name of the fact; the reason has the remedy."""
         facts = {name: getattr(self, name) for name in _FACTS}
         facts["acknowledged"] = self.acknowledged.removeprefix("acknowledged ")
-        steps = [step.partition(": ")[2] or step for step in self.remedy.split("; ")]
-        if all(step in self.reason for step in steps):
-            facts["remedy"] = ""
         return {name: text for name, text in facts.items() if text}
 
     @property
