@@ -1,6 +1,7 @@
 """Probes of ``iogauge check``: what they find out of a target, of queues and of nodes, and what to do."""
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -122,6 +123,22 @@ def test_nodes_are_asked_what_they_lack(tmp_path, monkeypatch):
     found = {line.state: line.text for line in nodes.lack(place)}
     assert found["problem"] == f"n2: does not see the target {path}"
     assert found["ok"] == "2 answered: n1, n2"
+
+
+def test_hosts_that_ssh_reaches_get_the_path_of_jobs(tmp_path, monkeypatch):
+    """Its own PATH showed no IOR in /opt, which jobs on the same host ran."""
+    for name in ("ior", "mdtest", "fio"):
+        script(tmp_path / name, "#!/bin/sh\n")
+    words = 'case $* in *"-x PATH"*) ;; *) PATH=/usr/bin:/bin ;; esac\n'
+    words += 'while [ "$1" != sh ]; do shift; done\nexec "$@"\n'
+    script(tmp_path / "mpirun", f"#!/bin/sh\n{words}")
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    monkeypatch.setenv("IOGAUGE_HOME", str(tmp_path / "home"))
+    place = on_slurm(target={"path": str(tmp_path), "type": "ext4"})
+    partition = {**place.partition, "scheduler": "local"}
+    on_hosts = place.extras.model_copy(update={"hosts": ("n1",)})
+    place = replace(place, partition=partition, extras=on_hosts)
+    assert {line.state for line in nodes.lack(place)} == {"ok"}
 
 
 @pytest.mark.parametrize("path, asked", [("/data", True), ("$DW_JOB", False)])

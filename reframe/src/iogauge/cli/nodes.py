@@ -165,5 +165,6 @@ def launch(partition: Mapping[str, Any], extras: PartitionExtras) -> list[str]:
             launch.append("--mpi=none")
         return launch + [w for w in partition.get("access", ()) if w.startswith("-")]
     if extras.hosts:
-        return ["mpirun", "--host", ",".join(extras.hosts), "-N", "1"]
+        # A host that mpirun reaches by ssh has another PATH; jobs hand theirs on too.
+        return ["mpirun", "-x", "PATH", "--host", ",".join(extras.hosts), "-N", "1"]
     return []
