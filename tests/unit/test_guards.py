@@ -1127,7 +1127,9 @@ def test_a_source_that_is_not_exact_contradicts_and_never_confirms():
         (100, True, INVALID),
         (90, False, INVALID),
     ):
-        bound = agreement.BYTES.most("somebody counted less", count)
+        bound = agreement.Bounds(
+            "somebody counted less", most=agreement.BYTES.most(count)
+        )
         figure = agreement.ReportedFigure("the tool says 100", 100, [bound])
         unseen = GUARD.unwitnessed("nobody is exact", required)
         found = agreement.settle(GUARD, [[figure]], fine="fine", unseen=unseen)

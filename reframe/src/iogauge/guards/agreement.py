@@ -73,13 +73,13 @@ class Tolerance:
     share: float
     slack: float = 0.0
 
-    def most(self, saw: str, count: float, **kind: bool) -> Bounds:
-        """Return the bound of a source that cannot have missed anything."""
-        return Bounds(saw, most=(count + self.slack) / (1 - self.share), **kind)
+    def most(self, count: float) -> float:
+        """Return the most that a source leaves which cannot have missed anything."""
+        return (count + self.slack) / (1 - self.share)
 
-    def least(self, saw: str, count: float, **kind: bool) -> Bounds:
-        """Return the bound of a source that counted nothing else."""
-        return Bounds(saw, (1 - self.share) * (count - self.slack), **kind)
+    def least(self, count: float) -> float:
+        """Return the least that a source leaves which counted nothing else."""
+        return (1 - self.share) * (count - self.slack)
 
 
 #: Bytes that a tool moved; journals and logs write up to 16 MiB more.

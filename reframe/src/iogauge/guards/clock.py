@@ -74,23 +74,23 @@ def reported_seconds(
     bounds: list[Bounds] = []
     if asked is not None:
         bounds.append(
-            SECONDS.least(f"it was told to run {format_seconds(asked)}", asked)
+            Bounds(f"it was told to run {format_seconds(asked)}", SECONDS.least(asked))
         )
     if ran is not None:
         saw = f"its processes ran {format_seconds(ran)}"
-        bounds.append(CLOCK.most(saw, ran, firm=True))
+        bounds.append(Bounds(saw, most=CLOCK.most(ran), firm=True))
     if moving is not None:
         saw = f"its bytes moved for {format_seconds(moving)}{because(source)}"
         is_exact = moving >= _CONFIRMS * _LOOK_S
-        bounds.append(SECONDS.least(saw, moving, exact=is_exact))
+        bounds.append(Bounds(saw, SECONDS.least(moving), exact=is_exact))
     if changing is not None:
         saw = f"the inodes in use changed for {format_seconds(changing)}"
         is_exact = changing >= _CONFIRMS * _LOOK_S
-        bounds.append(SECONDS.least(saw, changing, exact=is_exact))
+        bounds.append(Bounds(saw, SECONDS.least(changing), exact=is_exact))
     if working is not None:
         saw = f"it worked for {format_seconds(working)}"
         is_exact = working >= _CONFIRMS * work.slack
-        bounds.append(work.least(saw, working, exact=is_exact, often=True))
+        bounds.append(Bounds(saw, work.least(working), exact=is_exact, often=True))
     says = f"the tool reports {format_seconds(reported)}"
     return ReportedFigure(says, reported, bounds)
 
@@ -154,10 +154,13 @@ def _looks_lost(phase: PhaseView) -> Finding | None:
 def _figure(execution: Execution) -> ReportedFigure:
     output, counts = execution.output, execution.counts
     working, work = _working(execution)
+    ran = None
+    if counts.witnesses:
+        ran = counts.seconds
     moving, source = _moving(execution)
     return reported_seconds(
         output.timed,
-        ran=counts.seconds if counts.witnesses else None,
+        ran=ran,
         moving=moving,
         source=source,
         changing=_changing(execution),

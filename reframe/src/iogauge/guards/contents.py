@@ -147,7 +147,8 @@ def unchanged(case: CaseView) -> Finding | None:
     for sample in samples:
         if sample.after == "write":
             writes[sample.repetition] = sample
-    changes, problems, blocks, pairs = list[str](), list[str](), 0, 0
+    changes, problems = list[str](), list[str]()
+    blocks = pairs = 0
     for read in samples:
         written = writes.get(read.repetition) or writes.get(0)
         if read.after != "read" or not read.repetition or not written:
@@ -217,8 +218,9 @@ def _stored(case: CaseView, sample: Sample) -> Finding:
         if block.kind in ("hole", "unwritten"):
             return HOLES.invalid(f"{block.place}: {block.kind}")
     # Where st_blocks is what a file takes, as soon as it is written back.
-    for file in sample.files if case.kind.counts_blocks else ():
-        if file.size >= _LEAST_BYTES and file.stored < _STORED * file.size:
+    for file in sample.files:
+        is_short = file.size >= _LEAST_BYTES and file.stored < _STORED * file.size
+        if is_short and case.kind.counts_blocks:
             return HOLES.invalid(
                 f"{file.file}: {format_bytes(file.stored)} on storage for {format_bytes(file.size)}: holes, or compression"
             )

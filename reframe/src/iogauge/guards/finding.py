@@ -54,11 +54,8 @@ class Finding:
 
 def refusals(findings: Iterable[Finding]) -> tuple[str, ...]:
     """Return the findings that refuse a case before its first byte."""
-    refused = []
-    for finding in findings:
-        if finding.outcome is Outcome.INVALID:
-            refused.append(str(finding))
-    return tuple(refused)
+    refused = [each for each in findings if each.outcome is Outcome.INVALID]
+    return tuple(map(str, refused))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

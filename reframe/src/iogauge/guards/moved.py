@@ -86,7 +86,7 @@ def _why_unread(phase: PhaseView) -> str:
 def _at_most(saw: str, count: float, *, exact: bool = False) -> Bounds:
     """Return the bound of a source that counted so many bytes, and missed none."""
     saw = f"{saw} {format_bytes(max(0, round(count)))}"
-    return BYTES.most(saw, count, exact=exact)
+    return Bounds(saw, most=BYTES.most(count), exact=exact)
 
 
 def _beside(phase: PhaseView, direction: str) -> int:
@@ -164,7 +164,8 @@ def _called(execution: Execution, way: str) -> list[ReportedFigure]:
     if not operations or not execution.counts.calls.read:
         return []
     calls = execution.counts.calls.way(way)
-    bound = BYTES.most(f"its tasks called the kernel {calls} times for that", calls)
+    saw = f"its tasks called the kernel {calls} times for that"
+    bound = Bounds(saw, most=BYTES.most(calls))
     says = f"the tool {_DID[way]} {operations} times, as it says"
     return [ReportedFigure(says, operations, [bound])]
 
@@ -183,7 +184,8 @@ def _moved_for_tasks(execution: Execution, way: str, reported: int) -> list[Boun
             # Tasks also read programs, which need not lie on the target.
             data = min(moved, counted.read)
     saw = "the kernel moved for its tasks"
-    fewest = BYTES_BESIDE.least(f"{saw} {format_bytes(data)}", data - beside)
+    least = BYTES_BESIDE.least(data - beside)
+    fewest = Bounds(f"{saw} {format_bytes(data)}", least)
     return [_at_most(saw, moved, exact=bool(case.source)), fewest]
 
 

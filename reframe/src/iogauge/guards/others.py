@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from iogauge.core.units import format_bytes
 from iogauge.evidence.times import files_changed
-from iogauge.guards.agreement import ReportedFigure, Tolerance, settle
+from iogauge.guards.agreement import Bounds, ReportedFigure, Tolerance, settle
 from iogauge.guards.finding import Finding, Guard, Outcome
 from iogauge.guards.views import (
     LEAST_FILES,
@@ -107,9 +107,10 @@ def foreign_files(phase: PhaseView) -> Finding | None:
         saw = f"the inodes in use changed by {changed} meanwhile"
         # Others may remove files too, and make some while a tool removes its own.
         theirs = removed or few
-        most = share.most(saw, changed, shared=theirs, often=theirs)
-        least = share.least(saw, changed, shared=True)
-        executions.append([ReportedFigure(says, files, (most, least))])
+        fewest, most = share.least(changed), share.most(changed)
+        above = Bounds(saw, most=most, shared=theirs, often=theirs)
+        below = Bounds(saw, fewest, shared=True)
+        executions.append([ReportedFigure(says, files, (above, below))])
     if not executions:
         return None
     guard = _FILES.saying(
@@ -175,7 +176,8 @@ def _foreign(
     case: CaseView, executions: Sequence[Execution], reads_alone: bool = False
 ) -> _Foreign:
     """Return what others moved in some executions. An execution of which counts are lost says nothing."""
-    own, counted, known, again = Reading(), Reading(), False, 0
+    own, counted = Reading(), Reading()
+    known, again = False, 0
     # A partition's disk also serves the other partitions.
     names = case.by_host(lambda view: view.below.disk_of_partition or view.counters)
     for execution in executions:

@@ -154,12 +154,17 @@ def _coverage(case: CaseView, striping: Striping) -> Finding:
     wanted = {target.index for target in case.targets if target.active}
     if plan.pins:
         wanted = set(striping.placed.values())
-    on = Counter(ost for file in noted.files for ost in file.osts)
+    on = Counter[int]()
+    for file in noted.files:
+        on.update(file.osts)
     hit, files = len(wanted & set(on)), len(noted.files)
     saw = f"{_files(noted)} on {hit} of {len(wanted)} storage targets"
     if noted.problem or not files or not wanted:
         # A tool may remove its files itself: then nothing shows where they were.
-        return _COVERAGE.found(Outcome.INVALID if plan.striped else Outcome.WARN, saw)
+        outcome = Outcome.WARN
+        if plan.striped:
+            outcome = Outcome.INVALID
+        return _COVERAGE.found(outcome, saw)
     if plan.shared_file:
         if plan.striped:
             return _COVERAGE.saying("as many targets as stripes (G10)").ok(saw)

@@ -193,7 +193,9 @@ class CaseView:
     def source(self) -> str:
         """Return what counts under the target's mount, for a finding; empty if nothing does."""
         names = set()
-        for view in self.evidence.views if self.counters else ():
+        if not self.counters:
+            return ""
+        for view in self.evidence.views:
             for name in view.counters:
                 shown = view.below.names.get(name, name)
                 if view.on_lustre:
@@ -257,7 +259,9 @@ class PhaseView:
 
         The processors say it. The load counts where nobody looked at them in any execution.
         """
-        looks = [look for run in self.executions for look in run.work_of_others]
+        looks = list[tuple[str, float, float]]()
+        for execution in self.executions:
+            looks += execution.work_of_others
         if not looks:
             return self.case.loaded
         for host, others, idle in looks:

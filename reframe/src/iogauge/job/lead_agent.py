@@ -131,7 +131,10 @@ class _LeadAgent:
                 note(UNCOUNTED, why)
         waiting = b""
         print(WORD, flush=True)
-        while chunk := self._heard():
+        while True:
+            chunk = self._heard()
+            if not chunk:
+                return
             *lines, waiting = (waiting + chunk).split(b"\n")
             for line in lines:
                 if line == b"end":

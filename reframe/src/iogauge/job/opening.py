@@ -84,12 +84,15 @@ def _enter(opened: Opened, order: JobOrder, path: str) -> Opened:
     refused = refusals(_findings(view, seen, order))
     if refused:
         return replace(opened, refused=refused)
+    owner = None
+    if order.process:
+        owner = list(order.process)
     made = directory.create(
         path,
         order.session,
         order.case,
         order.host,
-        owner_process=list(order.process) if order.process else None,
+        owner_process=owner,
         of_job=_is_of_job(order),
         time_limit_s=order.time_limit_s,
     )

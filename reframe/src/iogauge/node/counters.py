@@ -82,7 +82,7 @@ _LCTL_S = 30.0
 _CLIENT = re.compile(r"(.+-(?:OST|MDT)[0-9a-f]{4})-(?:osc|mdc)-(?!MDT).+")
 #: name, samples, unit, least, most, sum, sum of squares.
 _STATS = re.compile(
-    r"^(read|write)_bytes +([0-9]+) samples \[bytes\] [0-9]+ [0-9]+ ([0-9]+)( [0-9]*)?$",
+    r"^(?P<way>read|write)_bytes +(?P<samples>[0-9]+) samples \[bytes\] [0-9]+ [0-9]+ (?P<sum>[0-9]+)(?P<squares> [0-9]*)?$",
     re.M,
 )
 
@@ -96,7 +96,8 @@ def read_all(
     # The kernel makes this directory for its client of NFS: without it there is none among the mounts.
     if (root / "proc/fs/nfsfs").is_dir():
         counts |= _of_mounts(text(root / "proc/self/mountstats"))
-    if networks := _networks(root):
+    networks = _networks(root)
+    if networks:
         counts[NETWORKS] = networks
     if lustre:
         counts |= _of_targets(root)
@@ -127,7 +128,7 @@ def _block_devices(root: Path) -> dict[str, Reading]:
             continue
         name = ":".join(words[:2])
         # Paths of an NVMe disk have no number of their own: all of them are 0:0.
-        if re.fullmatch("nvme[0-9]+c[0-9]+n[0-9]+", words[2]):
+        if BLOCK_DEVICE.fullmatch(words[2]):
             name = words[2]
         counts[name] = _of_fields(words[3:])
     return counts
@@ -181,8 +182,9 @@ def silent(root: Path = Path("/")) -> tuple[str, ...]:
 
 def _of_fields(words: Sequence[str] | Sequence[bytes]) -> Reading:
     """Return the count of a block device's fields, from its reads on (Documentation/admin-guide/iostats.rst)."""
-    reads, _, sectors_read, _, writes, _, sectors_written = map(int, words[:7])
-    return Reading(_SECTOR * sectors_read, _SECTOR * sectors_written, reads + writes)
+    counts = [int(word) for word in words[:7]]
+    requests = counts[0] + counts[4]
+    return Reading(_SECTOR * counts[2], _SECTOR * counts[6], requests)
 
 
 def _of_mounts(text: str) -> dict[str, Reading]:
@@ -311,13 +313,14 @@ def _sums(stats: str, whole: bool = True) -> Reading:
     A device that has moved nothing since it began has no line of its own.
     """
     lines = re.findall(r"^(?:read|write)_bytes .*$", stats, re.M)
-    found = _STATS.findall(stats)
-    if len(found) != len(lines) or not (whole or all(squares for *_, squares in found)):
+    found = list(_STATS.finditer(stats))
+    is_whole = whole or all(line["squares"] for line in found)
+    if len(found) != len(lines) or not is_whole:
         raise ValueError("not the statistics of a device")
     sums, requests = {"read": 0, "write": 0}, 0
-    for way, samples, total, _ in found:
-        sums[way] = int(total)
-        requests += int(samples)
+    for line in found:
+        sums[line["way"]] = int(line["sum"])
+        requests += int(line["samples"])
     return Reading(sums["read"], sums["write"], requests)
 
 

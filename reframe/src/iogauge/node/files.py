@@ -277,7 +277,7 @@ def _kind(path: str, offset: int) -> BlockKind:
     finally:
         os.close(fd)
     (count,) = struct.unpack_from("=I", asked, 20)
-    start, _, _, flags = struct.unpack_from("=QQQ16xI", asked, 32)
+    start, flags = struct.unpack_from("=Q32xI", asked, 32)
     if count == 0 or start > offset:
         return "hole"
     if flags & _UNWRITTEN:

@@ -21,16 +21,16 @@ def _request(kind: int, number: int, size: int) -> int:
     return READ | size << 16 | kind << 8 | number
 
 
-#: Requests by type: number, bytes in front, size, place of the UUID. From linux/fs.h
+#: Requests by type: number, question, place of the UUID in the answer. From linux/fs.h
 #: (FS_IOC_GETFSUUID, Linux 6.9, any type; the first byte is the length), fs/ext4/ext4.h
 #: (EXT4_IOC_GETFSUUID, Linux 6.0; the caller gives the length), linux/btrfs.h (BTRFS_IOC_FS_INFO),
 #: xfs_fs.h (XFS_IOC_FSGEOMETRY_V1, the form that every kernel answers).
-_ANY = (_request(0x15, 0, 17), b"", 17, 1)
+_ANY = (_request(0x15, 0, 17), bytes(17), 1)
 
 _OF_TYPE = {
-    "ext4": (_request(ord("f"), 44, 8), b"\x10\0\0\0", 24, 8),
-    "btrfs": (_request(0x94, 31, 1024), b"", 1024, 16),
-    "xfs": (_request(ord("X"), 100, 112), b"", 112, 64),
+    "ext4": (_request(ord("f"), 44, 8), b"\x10" + bytes(23), 8),
+    "btrfs": (_request(0x94, 31, 1024), bytes(1024), 16),
+    "xfs": (_request(ord("X"), 100, 112), bytes(112), 64),
 }
 
 #: Types whose statfs(2) number is made of an identity: ext4's UUID, the cluster of Ceph, the
@@ -134,8 +134,8 @@ def differ(one: str, other: str) -> bool:
 
 def _asked(path: str, kind: str) -> str:
     """Return the UUID that the kernel gives for a file or directory; "" if it gives none."""
-    for request, head, size, place in (_ANY, _OF_TYPE.get(kind, _ANY)):
-        answer = asked(path, request, head.ljust(size, b"\0"))
+    for request, question, place in (_ANY, _OF_TYPE.get(kind, _ANY)):
+        answer = asked(path, request, question)
         length = 16
         if answer and place == 1:
             length = answer[0]

@@ -74,8 +74,10 @@ def safe_options(options: str) -> str:
     kept = []
     for option in options.split(","):
         name, equals, _ = option.partition("=")
+        if equals and SECRET.search(name):
+            option = f"{name}=***"
         if name not in _NO_MATTER:
-            kept.append(f"{name}=***" if equals and SECRET.search(name) else option)
+            kept.append(option)
     return ",".join(sorted(set(kept) - {""}))
 
 

@@ -203,6 +203,6 @@ def upper_directory(mount: Mount) -> str:
 
 
 #: Direction of an ioctl that only reads: bit 31, but bit 30 on these machines (their asm/ioctl.h).
-READ = 1 << (
-    30 if os.uname().machine.startswith(("ppc", "mips", "sparc", "alpha")) else 31
-)
+READ = 1 << 31
+if os.uname().machine.startswith(("ppc", "mips", "sparc", "alpha")):
+    READ = 1 << 30

@@ -89,7 +89,10 @@ def switch_checksums(on: bool, source: str, folder: Path) -> None:
     ):  # else a change is under way, and the file holds the values before it
         folder.mkdir(parents=True, exist_ok=True)
         replace_file(file, json.dumps({"found": values}).encode(), sync=True)
-    _write(dict.fromkeys(values, "1" if on else "0"))
+    wanted = "0"
+    if on:
+        wanted = "1"
+    _write(dict.fromkeys(values, wanted))
 
 
 def restore(folder: Path) -> list[str]:

@@ -80,8 +80,10 @@ class Directory:
         -1 stands for as many active targets as there are.
         """
         active = len([target for target in targets if target.active])
-        known = []
-        for part in self._filled(request.parts if request else self._default_parts):
+        known, parts = [], self._default_parts
+        if request:
+            parts = request.parts
+        for part in self._filled(parts):
             count = min(part.stripe_count, active)
             if count == -1:
                 count = active

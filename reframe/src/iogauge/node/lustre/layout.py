@@ -78,7 +78,10 @@ class FileLayout:
     @property
     def osts(self) -> tuple[int, ...]:
         """Return the targets that hold a part of the file, each once, in order."""
-        return tuple(dict.fromkeys(ost for part in self.parts for ost in part.objects))
+        found: dict[int, None] = {}
+        for part in self.parts:
+            found |= dict.fromkeys(part.objects)
+        return tuple(found)
 
     @property
     def instantiated(self) -> tuple[Part, ...]:

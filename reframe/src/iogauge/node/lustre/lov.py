@@ -29,14 +29,14 @@ _V1 = 0x0BD10BD0
 _V3 = 0x0BD30BD0
 _COMPOSITE = (0x0BD60BD0, 0x0BD80BD0)
 
-#: Magic, pattern, object identifier (2), stripe size, stripe count, generation; then perhaps a pool. An object: identifier
-#: (2), generation, index of its target.
-_PLAIN = struct.Struct("<IIQQIHH")
+#: Of magic, pattern, object identifier (2), stripe size, stripe count, generation: pattern, size, count. Then perhaps a pool. Of
+#: an object's identifier (2), generation and target: the index of its target.
+_PLAIN = struct.Struct("<4xI16xIH2x")
 _POOL = struct.Struct("<16s")
-_OBJECT = struct.Struct("<QQII")
+_OBJECT = struct.Struct("<20xI")
 
-#: Magic, size, generation, flags, number of components, and what is not read here.
-_HEAD = struct.Struct("<IIIHH16x")
+#: Of magic, size, generation, flags, number of components and more: size and number.
+_HEAD = struct.Struct("<4xI6xH16x")
 
 #: Identifier, flags, begin, end, offset, size, and what is not read here.
 _ENTRY = struct.Struct("<IIQQII16x")
@@ -148,7 +148,7 @@ def _magic(data: bytes) -> int:
 
 
 def _components(data: bytes, of_file: bool) -> Iterator[Part]:
-    _, size, _, _, count = _HEAD.unpack_from(data)
+    size, count = _HEAD.unpack_from(data)
     table = data[_HEAD.size :][: count * _ENTRY.size]
     if size != len(data) or not count:
         raise ValueError(
@@ -174,7 +174,7 @@ def _part(data: bytes, of_file: bool, done: bool) -> Part:
     magic = _magic(data)
     if magic not in (_V1, _V3):
         raise ValueError(f"no layout begins with {data[:4].hex() or 'nothing'}")
-    _, pattern, _, _, size, count, _ = _PLAIN.unpack_from(data)
+    pattern, size, count = _PLAIN.unpack_from(data)
     words, rest, pool = _pattern(pattern), data[_PLAIN.size :], b""
     if magic == _V3:
         pool, rest = _POOL.unpack_from(rest)[0].partition(b"\0")[0], rest[_POOL.size :]
@@ -190,7 +190,7 @@ def _part(data: bytes, of_file: bool, done: bool) -> Part:
         stripe_bytes=size,
         pattern=words,
         pool=pool.decode("ascii") or None,
-        objects=tuple(ost for *_, ost in _OBJECT.iter_unpack(rest)),
+        objects=tuple(ost for (ost,) in _OBJECT.iter_unpack(rest)),
         instantiated=done,
     )
 

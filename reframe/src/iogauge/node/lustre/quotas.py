@@ -38,10 +38,11 @@ def parse_lfs_quotas(text: str) -> tuple[Quota, ...]:
     Raises LustreError for one that it cannot read.
     """
     head = r"(?m)^Disk quotas for .* \(([ugp])id ([0-9]{1,10})\):\s*$"
-    _, *parts = re.split(head, text)
+    parts = re.split(head, text)
     quotas = []
-    while parts:
-        letter, number, answer, *parts = parts
+    for letter, number, answer in zip(
+        parts[1::3], parts[2::3], parts[3::3], strict=True
+    ):
         quotas.append(parse_lfs_quota(answer, f"{_OWNERS[letter]} {number}"))
     return tuple(quotas)
 
@@ -84,7 +85,7 @@ QUOTA_SECONDS = 30
 
 #: Request for a file's attributes, and the flag that what is made in a directory joins its project
 #: (linux/fs.h: FS_IOC_FSGETXATTR, struct fsxattr, FS_XFLAG_PROJINHERIT).
-_ATTRIBUTES = struct.Struct("5I8x")
+_ATTRIBUTES = struct.Struct("I8xI12x")
 _GET_ATTRIBUTES = READ | _ATTRIBUTES.size << 16 | ord("X") << 8 | 31
 _INHERITS_PROJECT = 0x200
 
@@ -93,7 +94,7 @@ def project_of(path: str) -> int:
     """Return the project of what is made in a directory; 0 if it has none, or none can be seen."""
     nothing = bytes(_ATTRIBUTES.size)
     answer = asked(path, _GET_ATTRIBUTES, nothing) or nothing
-    flags, _, _, project, _ = _ATTRIBUTES.unpack(answer)
+    flags, project = _ATTRIBUTES.unpack(answer)
     if not flags & _INHERITS_PROJECT:
         return 0
     return int(project)

@@ -105,7 +105,9 @@ def place(pins: Pins, targets: Sequence[StorageTarget]) -> dict[str, int]:
                 f"{pins.servers} servers asked for, {len(of_server)} known: {', '.join(of_server)}"
             )
         rounds = zip_longest(*list(of_server.values())[: pins.servers])
-        chosen = [index for turn in rounds for index in turn if index is not None]
+        chosen = []
+        for turn in rounds:
+            chosen += [index for index in turn if index is not None]
     if not chosen:
         raise ValueError("no storage target is active")
     return {name: chosen[i % len(chosen)] for i, name in enumerate(pins.names)}
