@@ -150,7 +150,7 @@ def test_the_uuid_is_what_blkid_says_by_every_way(tmp_path, monkeypatch, kind, d
         expected = blkid(mount.source)
         assert look(str(point)).uuid == expected
         monkeypatch.setattr(
-            identity, "_ANY", (0xDEAD, b"", 17, 1)
+            identity, "_ANY", (0xDEAD, bytes(17), 1)
         )  # as Linux before 6.9
         assert uuid_of(str(point), mount) == expected
         monkeypatch.setattr(identity, "_OF_TYPE", {})  # as Linux before 6.0, for ext4
