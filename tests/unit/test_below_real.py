@@ -125,6 +125,12 @@ def test_a_journal_on_another_device_lies_below_too(devices, in_memory):
     assert bool(found.memory) is in_memory
 
 
+def test_a_log_of_xfs_on_another_device_lies_below_too(devices):
+    log, loop = (devices.loop(devices.image(name)) for name in ("log", "image"))
+    found = below(devices.made("xfs", loop, f"logdev={log}", "-l", f"logdev={log}"))
+    assert {*found.devices} == {number(loop), number(log)}
+
+
 def journal_as_option(devices, loop):
     return devices.made("ext4", loop, "data=journal")
 

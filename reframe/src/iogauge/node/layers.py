@@ -34,6 +34,7 @@ from iogauge.node.mounts import (
     mount_by_name,
     mounted_over,
     option,
+    unescape,
     upper_directory,
 )
 
@@ -184,11 +185,15 @@ def _whole(root: str, number: str) -> tuple[str, str]:
 
 
 def _beneath(directory: str) -> list[str]:
-    """Return the numbers of the devices below a whole device, as dm and md have them."""
-    found = [
-        text(directory, "slaves", name, "dev") for name in listed(directory, "slaves")
-    ]
-    return list(filter(None, found))
+    """Return the numbers of the devices below a whole device: dm, md, bcache with its cache."""
+    numbers = []
+    for name in listed(directory, "slaves"):
+        numbers.append(text(directory, "slaves", name, "dev"))
+    if numbers:
+        for name in listed(directory, "bcache/cache"):
+            if re.match(r"cache\d", name):
+                numbers.append(text(directory, "bcache/cache", name, "../dev"))
+    return list(filter(None, numbers))
 
 
 def _leaf(name: str, directory: str) -> Below:
@@ -307,19 +312,20 @@ class _Walk:
             fsync=below.fsync or self.unflushed(mount, below),
         )
 
-    def forgetful(self, below: Below) -> list[str]:
-        """Return the names of the disks below that keep a write cache, as far as the kernel does not deny it."""
+    def forgetful(self, below: Below, *caches: str) -> list[str]:
+        """Return the names of the disks below that have one of these write caches, in the kernel's words."""
         names = []
         for disk in below.disks:
             cache = text(self.place(_BY_NUMBER, disk), "queue/write_cache")
-            if cache != "write through":
+            if cache in caches:
                 names.append(below.names.get(disk, disk))
         return names
 
     def unflushed(self, mount: Mount, below: Below) -> str:
         """Return a reason if fsync leaves data in the cache of a disk that forgets them without power."""
         word = option(mount, "nobarrier|barrier=0|fsync_mode=nobarrier")
-        forgets = self.forgetful(below)
+        # The kernel may not tell.
+        forgets = self.forgetful(below, "write back", "")
         if not word or (below.disks and not forgets):
             return ""
         disks = ", ".join(forgets) or "its disk"
@@ -357,6 +363,12 @@ class _Walk:
         numbers = [mount.device]
         if mount.type in ("ext3", "ext4"):
             numbers += self.journals(mount.device)
+        for name in ("logdev", "rtdev"):
+            word = option(mount, f"{name}=.+")
+            if word and mount.type == "xfs":
+                with contextlib.suppress(OSError):
+                    device = self.place(unescape(word.partition("=")[2]))
+                    numbers.append(_number(os.stat(device).st_rdev))
         return tuple(numbers)
 
     def journals(self, number: str) -> list[str]:
@@ -419,8 +431,10 @@ class _Walk:
 
     def keeps_flushes(self, name: str, directory: str, below: Below) -> str:
         """Return a reason if a device hands no flush on to a disk below it that has a write cache."""
-        forgets = self.forgetful(below)
-        if not forgets or text(directory, "queue/write_cache") != "write through":
+        if text(directory, "queue/write_cache") != "write through":
+            return ""
+        forgets = self.forgetful(below, "write back")
+        if not forgets:
             return ""
         return f"{name} hands no flush on (queue/write_cache: write through), but {', '.join(forgets)} has a write cache"
 
