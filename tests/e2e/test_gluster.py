@@ -79,8 +79,10 @@ def test_clients_on_two_hosts_agree_on_all_that_the_file_system_claims(site):
 
 def is_unproven(record):
     """Whether a node reads what it wrote itself: nobody can say that this client's cache is empty."""
-    is_buffered = record["parameters"].get("cache") == "buffered"
-    return is_buffered and "G1 client cache" in record["reason"]
+    is_own = record["parameters"].get("cache") == "buffered"
+    # mdtest's second shift comes back to the first of two nodes.
+    is_own = is_own or record["check"].startswith("MdtestHard")
+    return is_own and "G1 client cache" in record["reason"]
 
 
 def test_no_check_at_all_is_refused(site):

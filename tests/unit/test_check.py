@@ -107,6 +107,14 @@ def test_jobs_that_would_never_start(place, said, tmp_path, monkeypatch):
     assert all(said in text for text in found)
 
 
+def test_hosts_are_asked_with_the_variables_of_a_job():
+    partition = {"scheduler": "local", "env_vars": [["OMPI_MCA_x", "eth1"]]}
+    two = extras().model_copy(update={"hosts": ("n1", "n2")})
+    words = nodes.launch(partition, two)
+    assert words[:2] == ["env", "OMPI_MCA_x=eth1"]
+    assert words[2:] == ["mpirun", "-x", "PATH", "--host", "n1,n2", "-N", "1"]
+
+
 def test_nodes_are_asked_what_they_lack(tmp_path, monkeypatch):
     """Two hosts, of which the second sees neither the target nor a module."""
     for name in ("ior", "mdtest", "fio"):

@@ -165,6 +165,10 @@ def launch(partition: Mapping[str, Any], extras: PartitionExtras) -> list[str]:
             launch.append("--mpi=none")
         return launch + [w for w in partition.get("access", ()) if w.startswith("-")]
     if extras.hosts:
-        # A host that mpirun reaches by ssh has another PATH; jobs hand theirs on too.
-        return ["mpirun", "-x", "PATH", "--host", ",".join(extras.hosts), "-N", "1"]
+        # As a job, they have the partition's variables (which network MPI takes, whether root may start it). A host that
+        # mpirun reaches by ssh has another PATH.
+        variables = dict(partition.get("env_vars", ()))
+        given = [f"{name}={value}" for name, value in variables.items()]
+        words = ["env", *given, "mpirun", "-x", "PATH"]
+        return [*words, "--host", ",".join(extras.hosts), "-N", "1"]
     return []
