@@ -103,14 +103,17 @@ _RPC = re.compile(
 
 def unanswered(before: str, after: str) -> str:
     """Return which servers of NFS left all requests of a connection unanswered between two readings; empty if none did."""
-    server = found = ""
+    server = ""
+    found: dict[str, None] = {}
     pairs = zip(_RPC.findall(before), _RPC.findall(after), strict=False)
     for old, new in pairs:
-        server = new[0] or server
+        # All mounts of a server have the same connections.
+        server = new[0].rpartition(":/")[0] or server
         if new[1:3] != old[1:3] and new[3] == old[3]:
             requests, made = int(new[2]) - int(old[2]), int(new[1]) - int(old[1])
-            found += f"; no reply from {server} to {requests} requests on a connection that was made anew {made} times"
-    return found
+            text = f"; no reply from {server} to {requests} requests on a connection that was made anew {made} times"
+            found[text] = None
+    return "".join(found)
 
 
 #: A record of ``/dev/kmsg`` with its priority of syslog(3): of the last octal digit, 0 to 4 are warnings and worse.
