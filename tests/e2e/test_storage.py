@@ -60,4 +60,4 @@ def test_what_another_program_has_read_before_is_no_read_from_the_server(
     rig.program("ior", f'case " $* " in *" -r "*) {reads} ;; esac\nexec "$real" "$@"')
     ran = rig.run("-n", BUFFERED)
     assert ran.verdict == "INVALID", ran.out
-    assert "were fetched from storage" in ran.record["reason"]
+    assert "did not travel between the tool and the storage" in ran.record["reason"]
