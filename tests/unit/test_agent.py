@@ -395,6 +395,15 @@ def test_the_metadata_target_that_gets_the_files_must_have_room(
     )
 
 
+def test_what_is_mounted_where_the_directory_was_is_named(tmp_path, capsys):
+    """What a tmpfs over the target left of a case: no tool says why its files are gone."""
+    gone = f"{session_dir(str(tmp_path), 's')}/c"
+    assert agent._remove(gone, 0) == 0
+    at = mounts.find_mount(str(tmp_path))
+    said = f"iogauge: remove: {gone} was gone, and {at.point} is {at.type} from"
+    assert said in capsys.readouterr().err
+
+
 def test_facts_never_fail(target, capsys):
     assert agent.main(["facts", str(target / "gone"), "gone"]) == 0
     assert agent.main(["facts", "$NOT_SET/x", "unset"]) == 0

@@ -73,14 +73,16 @@ def _progress(directory: str) -> Progress:
 
 def _remove(directory: str, seconds: float) -> int:
     from iogauge.core import processes
+    from iogauge.node.mounts import existing_parent, find_mount
     from iogauge.workspace.directory import remove_case
 
     for message in processes.end(directory):
         complain(f"iogauge: {message}")
     if not os.path.lexists(directory):
+        at = find_mount(existing_parent(directory))
         complain(
-            f"iogauge: {directory} was gone before this job could remove it: if its file system is not mounted "
-            "any more, what was written lies there still; remove it with iogauge clean when it is"
+            f"iogauge: remove: {directory} was gone, and {at.point} is {at.type} from {at.source}: if its file system is not "
+            "mounted any more, or hidden, what was written lies there still; remove it with iogauge clean when it is"
         )
     remove_case(directory, seconds=seconds or None, report=_progress(directory))
     return 0
