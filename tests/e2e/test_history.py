@@ -95,7 +95,7 @@ def test_trend_finds_the_slowdown_by_name_and_its_end(rig):
         return statistics.median(
             one["median"]
             for record in records
-            if record["case"] == row.case
+            if Record.from_json(record).line == row.line
             for one in record["metrics"]
             if one["name"] == row.metric
         )

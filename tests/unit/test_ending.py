@@ -15,7 +15,7 @@ from iogauge.records.selected import (
     Unmeasured,
     UnrunCase,
 )
-from iogauge.report.endings import SessionRecords, Word, conclude
+from iogauge.report.endings import SessionRecords, Word
 from iogauge.report.export import junit
 from iogauge_extras.page import news, page
 from support import records
@@ -44,17 +44,21 @@ SMALL = st.integers(0, 2)
 PROBLEMS = st.sampled_from([(), ("ReFrame ended with status 1",)])
 
 
-def of(counts, lack=None, **more):
-    return conclude(counts, **{"gate": False, "unmeasured": lack, **more})
+RECORDS = {verdict: records.record(verdict.value) for verdict in Verdict}
+EXPECTED = records.record("FAIL", expected=True)
 
 
-@given(COUNTS, st.booleans(), SMALL, SMALL, LACKS, PROBLEMS)
-def test_without_a_pass_the_word_is_never_ok(
-    counts, gate, expected, refuted, lack, problems
-):
+def of(counts, lack=None, expected=0, **more):
+    found = [EXPECTED] * expected
+    for verdict, number in counts.items():
+        found += [RECORDS[verdict]] * number
+    return SessionRecords(found).ending(**{"gate": False, "unmeasured": lack, **more})
+
+
+@given(COUNTS, st.booleans(), SMALL, LACKS, PROBLEMS)
+def test_without_a_pass_the_word_is_never_ok(counts, gate, expected, lack, problems):
     counts[Verdict.PASS] = 0
-    more = {"expected": expected, "refuted": refuted, "problems": problems}
-    ending = of(counts, lack, gate=gate, **more)
+    ending = of(counts, lack, expected, gate=gate, problems=problems)
     assert ending.word in (Word.NOTHING_PROVEN, Word.FAILED)
     assert "ok" not in str(ending).split(":")[0] and "passed" not in ending.sentence
     assert not gate or ending.status == 1

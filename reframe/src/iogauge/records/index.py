@@ -95,7 +95,8 @@ def connect(folder: Path) -> sqlite3.Connection:
     for place in _places(folder):
         with contextlib.suppress(OSError, sqlite3.Error):
             _write(place, known, folder, files)
-            if made := _opened(place, folder):
+            made = _opened(place, folder)
+            if made:
                 return made
     memory = sqlite3.connect(":memory:")
     _renew(memory, known, folder, files)
@@ -105,20 +106,15 @@ def connect(folder: Path) -> sqlite3.Connection:
 def session_files(folder: Path) -> dict[str, State]:
     """Return the session files below a folder, by their paths there."""
     found = {}
-    root = str(folder)
-    for directory, _, names in os.walk(root):
-        for name in names:
-            if not name.endswith(".jsonl"):
-                continue
-            path = os.path.join(directory, name)
-            try:
-                stat = os.stat(path)
-                state = (stat.st_size, stat.st_mtime_ns)
-            except FileNotFoundError:
-                continue
-            except OSError:  # reading it says what is wrong
-                state = (0, 0)
-            found[path[len(root) + 1 :]] = state
+    for path in folder.rglob("*.jsonl"):
+        try:
+            stat = path.stat()
+            state = (stat.st_size, stat.st_mtime_ns)
+        except FileNotFoundError:
+            continue
+        except OSError:  # reading it says what is wrong
+            state = (0, 0)
+        found[str(path.relative_to(folder))] = state
     return found
 
 
@@ -157,7 +153,7 @@ def _checksum(place: Path) -> bytes:
         head = bytearray(file.read(100))
         head[_CHECKSUM] = bytes(4)
         found = zlib.crc32(head)
-        while part := file.read(1 << 20):
+        for part in iter(lambda: file.read(1 << 20), b""):
             found = zlib.crc32(part, found)
     return found.to_bytes(4, "big")
 

@@ -44,8 +44,9 @@ def append(file: Path, line: bytes) -> None:
         fd = os.open(file, flags, 0o644)
         try:
             size = os.fstat(fd).st_size
-            unfinished = size and os.pread(fd, 1, size - 1) != b"\n"
-            data = (b"\n" if unfinished else b"") + line + b"\n"
+            data = line + b"\n"
+            if size and os.pread(fd, 1, size - 1) != b"\n":
+                data = b"\n" + data
             if os.write(fd, data) != len(data):
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
             os.fsync(fd)

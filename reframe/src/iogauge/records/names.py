@@ -67,7 +67,8 @@ def chosen(name: str, cases: Iterable[str | None]) -> list[str]:
     Raises ValueError for a name that fits none of them, with what was meant perhaps.
     """
     shown = {case: short_name(case) for case in cases if case}
-    if exact := [case for case, short in shown.items() if short == name]:
+    exact = [case for case, short in shown.items() if short == name]
+    if exact:
         return exact
     try:
         find = re.compile(name).search

@@ -49,7 +49,7 @@ class Choice:
 
         Raises ValueError for a name that fits no case, and for a system without records if others have some.
         """
-        parts = [Condition("1")]
+        parts = []
         if self.system:
             known = column(history, "SELECT DISTINCT system FROM place ORDER BY system")
             if known and self.system not in known:
@@ -68,7 +68,7 @@ class Choice:
     @property
     def of_time(self) -> Condition:
         """Return the condition of the time."""
-        parts = [Condition("1")]
+        parts = []
         if self.since:
             parts.append(Condition("time >= ?", (since_1970(self.since),)))
         if self.until:
@@ -85,9 +85,12 @@ class Condition:
 
 
 def every(*parts: Condition) -> Condition:
-    """Return the condition that all conditions hold."""
+    """Return the condition that all conditions hold; without any it always holds."""
     text = " AND ".join(f"({part.text})" for part in parts)
-    return Condition(text, tuple(value for part in parts for value in part.values))
+    values: tuple[Any, ...] = ()
+    for part in parts:
+        values += part.values
+    return Condition(text or "1", values)
 
 
 def among(name: str, values: Collection[Any]) -> Condition:

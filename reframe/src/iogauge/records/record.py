@@ -186,7 +186,12 @@ class MetricRecord(Form):
         rounds: Sequence[Mapping[str, float]] = (),
     ) -> MetricRecord:
         """Return the record of a verdict, with its ceiling, the value of the warm-up (``cold``), and those of its parts in each round."""
-        metric, reference = decided.metric, decided.reference
+        metric = decided.metric
+        ceiling = ceiling_from = reference = None
+        if limit:
+            ceiling, ceiling_from = limit.value, limit.limited_by
+        if decided.reference:
+            reference = ReferenceRecord.of(decided.reference)
         return cls.new(
             # The median is None for a verdict without samples, which is read as damaged.
             **_taken(decided, "samples", "median", "spread", "verdict", "reason"),
@@ -195,9 +200,9 @@ class MetricRecord(Form):
             rounds=rounds or None,
             notes=decided.notes or None,
             open=decided.open or None,
-            ceiling=limit.value if limit else None,
-            ceiling_from=limit.limited_by if limit else None,
-            reference=ReferenceRecord.of(reference) if reference else None,
+            ceiling=ceiling,
+            ceiling_from=ceiling_from,
+            reference=reference,
         )
 
     def is_trouble(self, gate: bool) -> bool:
@@ -349,7 +354,8 @@ def line_of(record: Mapping[str, Any]) -> str:
     parameters = record.get("parameters")
     if not isinstance(parameters, Mapping):
         parameters = parameters_in(str(record.get("case")))
-    if pinned := record.get("pinned"):  # each node has a line of its own
+    pinned = record.get("pinned")
+    if pinned:  # each node has a line of its own
         parameters = {**parameters, ".nid": pinned}
     measured = {name: record.get(name, old) for name, old in _MEASURED.items()}
     return digest(

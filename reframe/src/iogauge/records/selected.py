@@ -153,7 +153,8 @@ class Selected:
 
 def note(fact: NotedPlace | NotedCase) -> None:
     """Append a fact to the notes of the listing, if this process makes a listing."""
-    if file := os.environ.get(LISTING):
+    file = os.environ.get(LISTING)
+    if file:
         with open(file, "a", encoding="utf-8") as notes:
             notes.write(json.dumps(fact.to_json()) + "\n")
 

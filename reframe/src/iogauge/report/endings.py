@@ -7,7 +7,7 @@ case, no case that a missing feature keeps from running, no name or tag that fit
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
@@ -68,62 +68,6 @@ class Ending:
         return f"{self.word.value}: {self.sentence}"
 
 
-def conclude(
-    counts: Mapping[Verdict, int],
-    *,
-    gate: bool,
-    expected: int = 0,
-    refuted: int = 0,
-    unwitnessed: int = 0,
-    unmeasured: Unmeasured | None = None,
-    problems: Collection[str] = (),
-) -> Ending:
-    """Return the ending of a session.
-
-    ``counts`` are the verdicts that count. ``expected`` and ``refuted`` are failures that do not: a
-    reference expects them, or a second run passed. ``unwitnessed`` of the passes have no second witness.
-    ``problems`` are sentences about what fails the session besides its cases. A gate fails on all but
-    PASS, and if nothing passed.
-    """
-    lack = unmeasured or Unmeasured()
-    passed = counts.get(Verdict.PASS, 0)
-    given = {verdict: number for verdict, number in counts.items() if number}
-    failed = {verdict: given[verdict] for verdict in given if verdict.fails_run}
-    unproven: dict[Verdict, int] = {}
-    for verdict in UNPROVEN:
-        if verdict in given:
-            unproven[verdict] = given[verdict]
-    trouble = any(verdict.is_trouble(gate) for verdict in given)
-    absent = (*lack.unmatched, *lack.gone)
-    besides = (*_nothing_measured(counts, expected + refuted, lack), *absent, *problems)
-    parts = [_passed(passed, unwitnessed)]
-    if failed:
-        parts.append(f"{sum(failed.values())} failed ({_kinds(failed)})")
-    if expected:
-        parts.append(f"{expected} failed as expected")
-    if refuted:
-        parts.append(f"{refuted} FAIL not confirmed by a second run")
-    if unproven:
-        parts.append(f"{sum(unproven.values())} unproven ({_kinds(unproven)})")
-    if lack.left_out:
-        parts.append(f"{len(lack.left_out)} not run")
-    parts += besides
-    if problems or trouble or (gate and (absent or not passed)):
-        word = Word.FAILED
-    elif not passed:
-        word = Word.NOTHING_PROVEN
-    elif unproven or lack.left_out or absent:
-        word = Word.PARTLY_PROVEN
-    else:
-        word = Word.OK
-    sentence = "; ".join(filter(None, parts))
-    if gate:
-        sentence += " (gate)"
-    return Ending(
-        word, visible(sentence), tuple(map(visible, besides)), tuple(remarks(lack))
-    )
-
-
 def _passed(passed: int, unwitnessed: int) -> str:
     """Return how many cases passed, and how many of them on a figure that nothing but the tool confirms."""
     if not passed:
@@ -142,18 +86,13 @@ def _kinds(counts: Mapping[Verdict, int]) -> str:
     return ", ".join(f"{counts[verdict]} {verdict.value}" for verdict in ordered)
 
 
-def _nothing_measured(
-    counts: Mapping[Verdict, int], excused: int, lack: Unmeasured
-) -> tuple[str, ...]:
-    """Return why there is no record; empty if there is a record."""
-    if excused or any(counts.values()):
-        return ()
-    reasons = ["no case was measured"]
+def _nothing_measured(lack: Unmeasured) -> Iterator[str]:
+    """Yield why there is no record."""
+    yield "no case was measured"
     if lack.nothing:
-        reasons.append(f"these options select no case: {lack.nothing}")
+        yield f"these options select no case: {lack.nothing}"
     if lack.unfit:
-        reasons.append(f"{_names(lack.unfit)}: not for this site")
-    return tuple(reasons)
+        yield f"{_names(lack.unfit)}: not for this site"
 
 
 def _names(names: Iterable[str]) -> str:
@@ -210,17 +149,49 @@ class SessionRecords(tuple[Record, ...]):
         unmeasured: Unmeasured | None = None,
         problems: Collection[str] = (),
     ) -> Ending:
-        """Return the word and the sentence of the session; see :func:`conclude`."""
+        """Return the word and the sentence of the session.
+
+        Failures that a reference expects, or that a second run refuted, do not count. ``problems`` are sentences about
+        what fails the session besides its cases. A gate fails on all but PASS, and if nothing passed.
+        """
+        lack = unmeasured or Unmeasured()
         counted = [record for record in self if self.counts(record)]
-        return conclude(
-            Counter(record.verdict for record in counted),
-            gate=gate,
-            expected=sum(bool(record.expected) for record in self),
-            refuted=sum(map(self.is_unconfirmed, self)),
-            unwitnessed=sum(map(_is_unwitnessed, counted)),
-            unmeasured=unmeasured,
-            problems=problems,
-        )
+        counts = Counter(record.verdict for record in counted)
+        passed = counts[Verdict.PASS]
+        failed: dict[Verdict, int] = {v: counts[v] for v in counts if v.fails_run}
+        unproven: dict[Verdict, int] = {v: counts[v] for v in counts if v in UNPROVEN}
+        trouble = any(verdict.is_trouble(gate) for verdict in counts)
+        absent = [*lack.unmatched, *lack.gone]
+        besides = [*absent, *problems]
+        if not self:
+            besides = [*_nothing_measured(lack), *besides]
+        parts = [_passed(passed, sum(map(_is_unwitnessed, counted)))]
+        if failed:
+            parts.append(f"{sum(failed.values())} failed ({_kinds(failed)})")
+        expected = sum(bool(record.expected) for record in self)
+        if expected:
+            parts.append(f"{expected} failed as expected")
+        refuted = sum(map(self.is_unconfirmed, self))
+        if refuted:
+            parts.append(f"{refuted} FAIL not confirmed by a second run")
+        if unproven:
+            parts.append(f"{sum(unproven.values())} unproven ({_kinds(unproven)})")
+        if lack.left_out:
+            parts.append(f"{len(lack.left_out)} not run")
+        parts += besides
+        if problems or trouble or (gate and (absent or not passed)):
+            word = Word.FAILED
+        elif not passed:
+            word = Word.NOTHING_PROVEN
+        elif unproven or lack.left_out or absent:
+            word = Word.PARTLY_PROVEN
+        else:
+            word = Word.OK
+        sentence = "; ".join(filter(None, parts))
+        if gate:
+            sentence += " (gate)"
+        shown = tuple(map(visible, besides))
+        return Ending(word, visible(sentence), shown, tuple(remarks(lack)))
 
 
 def of_damage(damaged: Sequence[journal.Damaged]) -> list[str]:

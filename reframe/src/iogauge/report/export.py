@@ -63,21 +63,27 @@ def openmetrics(records: Sequence[Record]) -> str:
         if name == "iogauge_verdict":
             labels.append("verdict")
         gauges[name] = Gauge(name, text, labels, registry=registry)
-    pairs = [(record, metric) for record in records for metric in record.metrics]
-    for record, metric in pairs:
-        of_both = (
-            *(record.system, record.partition, record.environment, record.check),
-            *(record.short_name, record.tier, record.line, metric.name, metric.unit),
-        )
-        labels = [visible(str(value or "")) for value in of_both]
-        for name, value in zip(GAUGES, _values(metric), strict=False):
-            if value is not None:
-                gauges[name].labels(*labels).set(value)
-        for verdict in Verdict:
-            given = gauges["iogauge_verdict"].labels(*labels, verdict.value)
-            given.set(verdict is metric.verdict)
-        begun = microseconds(record.time) / 1e6
-        gauges["iogauge_measured_timestamp_seconds"].labels(*labels).set(begun)
+    for record in records:
+        for metric in record.metrics:
+            of_both = (
+                *(record.system, record.partition, record.environment, record.check),
+                *(
+                    record.short_name,
+                    record.tier,
+                    record.line,
+                    metric.name,
+                    metric.unit,
+                ),
+            )
+            labels = [visible(str(value or "")) for value in of_both]
+            for name, value in zip(GAUGES, _values(metric), strict=False):
+                if value is not None:
+                    gauges[name].labels(*labels).set(value)
+            for verdict in Verdict:
+                given = gauges["iogauge_verdict"].labels(*labels, verdict.value)
+                given.set(verdict is metric.verdict)
+            begun = microseconds(record.time) / 1e6
+            gauges["iogauge_measured_timestamp_seconds"].labels(*labels).set(begun)
     lines: bytes = generate_latest(registry)  # type: ignore[no-untyped-call]
     return lines.decode()
 

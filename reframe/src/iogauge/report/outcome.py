@@ -299,7 +299,10 @@ def remarks_of(lines: Sequence[Row]) -> list[str]:
 def table(records: Iterable[Record], *, dated: bool = False) -> Table:
     """Return what records found as a table by target, ``dated`` with their time; the reasons are numbered below it."""
     lines = folded(rows(records))
-    notes = Notes(reason for line in lines for reason in to_act_on(line))
+    reasons: list[str] = []
+    for line in lines:
+        reasons += to_act_on(line)
+    notes = Notes(reasons)
     bounds = []
     for bound in ("reference", "ceiling"):
         if any(getattr(line, bound) for line in lines):

@@ -142,11 +142,11 @@ def _of_history(folder: Path, words: Mapping[str, str]) -> list[Record]:
     """Return the newest records of each case that is chosen; raises OSError and ValueError."""
     day = words.get("day", "")
     since, until = words.get("since", day), words.get("until", day)
-    span = query.Choice(
-        since=moment(since) if since else None,
-        until=moment(until, end=True) if until else None,
-    )
-    parts = [span.of_time, query.Condition("position = 0")]
+    parts = [query.Condition("position = 0")]
+    if since:
+        parts.append(query.Choice(since=moment(since)).of_time)
+    if until:
+        parts.append(query.Choice(until=moment(until, end=True)).of_time)
     for column in _COLUMNS:
         if column in words:
             name = f'CAST("{column}" AS TEXT)'
@@ -218,7 +218,8 @@ def contrast(a: Side, b: Side) -> Contrast:
 
     Raises :class:`CompareError` if they have none in common.
     """
-    of_a, of_b = [{record.where for record in side.records} for side in (a, b)]
+    of_a = {record.where for record in a.records}
+    of_b = {record.where for record in b.records}
     apart = len(of_a) > 1 and of_a == of_b
     mine, other = _metrics(a, apart), _metrics(b, apart)
     ratios: list[Ratio] = []

@@ -111,7 +111,9 @@ def _busy_seconds(records: Sequence[FileRecord]) -> float:
     summed = 0.0
     for record in by_rank.pop(ALL_RANKS, ()):
         slowest = record.counters.get("F_SLOWEST_RANK_TIME")
-        summed += total([record], *_TIMES) if slowest is None else max(slowest, 0)
+        if slowest is None:
+            slowest = total([record], *_TIMES)
+        summed += max(slowest, 0)
     alone = [total(records, *_TIMES) for records in by_rank.values()]
     return summed + max(alone, default=0.0)
 

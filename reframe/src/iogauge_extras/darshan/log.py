@@ -65,9 +65,11 @@ class DarshanLog:
 
 def total(records: Iterable[FileRecord], *counters: str) -> float:
     """Return the sum of counters over records; counters that Darshan could not watch (-1) count as 0."""
-    return sum(
-        max(r.counters.get(counter, 0), 0) for r in records for counter in counters
-    )
+    summed = 0.0
+    for record in records:
+        for counter in counters:
+            summed += max(record.counters.get(counter, 0), 0)
+    return summed
 
 
 _HEADER: Final = re.compile(

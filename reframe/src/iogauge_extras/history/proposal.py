@@ -372,9 +372,12 @@ def read_text(file: Path) -> str:
 def write_text(file: Path, text: str) -> None:
     """Replace a file's text in one step and keep its mode; raises :class:`CalibrateError`."""
     file = file.resolve()
+    mode = 0o644
     try:
+        if file.exists():
+            mode = file.stat().st_mode & 0o777
         with scratch_file(file, text.encode()) as scratch:
-            os.chmod(scratch, file.stat().st_mode & 0o777 if file.exists() else 0o644)
+            os.chmod(scratch, mode)
             os.rename(scratch, file)
     except OSError as error:
         raise CalibrateError(f"{file}: not written: {error}") from error

@@ -63,8 +63,10 @@ def archive(folder: Path, files: Sequence[str], into: Path) -> None:
     """
     names = []
     for file in files:
+        names.append(file)
         beside = str(Path(file).with_suffix(".json"))
-        names += [file, beside] if (folder / beside).exists() else [file]
+        if (folder / beside).exists():
+            names.append(beside)
     with tempfile.NamedTemporaryFile(prefix=".prune-", dir=into.parent) as scratch:
         with tarfile.open(fileobj=scratch, mode="w:gz") as tar:
             for name in names:

@@ -45,9 +45,6 @@ class Judged:
 
     line: str
     series: str
-    system: str
-    partition: str
-    case: str
     metric: str
     unit: str
     better: str
@@ -168,9 +165,8 @@ def _judged(
 
 
 _HEAD: Final = """
-SELECT series.name AS series, system, partition, "case", unit, better FROM run
-JOIN place ON place.id = run.place JOIN metric ON metric.id = run.metric JOIN series ON series.id = run.series
-WHERE run.rowid = ?
+SELECT series.name AS series, unit, better FROM run
+JOIN metric ON metric.id = run.metric JOIN series ON series.id = run.series WHERE run.rowid = ?
 """
 _OF_RUN: Final = """
 SELECT session.name AS session, fingerprint.name AS fingerprint FROM run

@@ -134,7 +134,7 @@ def interval(
     It is the estimate of Hodges and Lehmann (1963), with the limits that the test of Mann and Whitney accepts.
     Three runs a side reach 90 % only, and two 67 %: then the limits are the smallest and the largest ratio.
     """
-    ratios = sorted(y / x for x in a for y in b)
+    ratios = sorted(y / x for x, y in itertools.product(a, b))
     count = len(ratios)
     outside = count / 2 - REACH * wide * count * standard_error(len(a), len(b))
     first = max(0, math.floor(outside))

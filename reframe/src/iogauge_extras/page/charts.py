@@ -13,6 +13,7 @@ from datetime import datetime
 from typing import Final
 
 from iogauge.judge.verdict import Verdict
+from iogauge.records.record import ReferenceRecord
 
 #: Where a vertical axis ends and begins, in pixels.
 TOP, BASE = 30, 190
@@ -80,10 +81,8 @@ class Curve:
     unit: str
     #: Oldest first.
     points: Sequence[Run]
-    reference: float | None = None
-    #: The least and the largest value that meet the reference; None is no bound.
-    least: float | None = None
-    most: float | None = None
+    #: The reference of the newest run.
+    reference: ReferenceRecord | None = None
     #: Level of the baseline.
     level: float | None = None
     #: Time of the first run of an alarm.
@@ -110,7 +109,11 @@ class Curve:
     def scale(self) -> Axis:
         """Return the axis. It begins at zero, so that a drop looks as large as it is, and closer only if there is no large drop."""
         values = [run.value for run in self.points] or [1.0]
-        for bound in (self.reference, self.least, self.most, self.level):
+        bounds = [self.level]
+        if self.reference:
+            of = self.reference
+            bounds += [of.value, of.least, of.most]
+        for bound in bounds:
             if bound is not None and bound > 0:
                 values.append(bound)
         most = max(values)

@@ -12,7 +12,6 @@ from iogauge.records.record import (
     MetricRecord,
     Record,
     operations_of,
-    short_name,
 )
 from iogauge.report.outcome import measured
 from iogauge.report.ranking import Rank
@@ -45,6 +44,7 @@ def trend_words(change: LevelChange, unit: str) -> str:
 
 
 def _of_change(series: Judged, change: LevelChange, history: History) -> Trouble:
+    newest = history.newest[series.line]
     curve = history.curve(series.line, series.metric)
     last = curve.points[-1].value
     rank, reason = Rank.DRIFT, ""
@@ -59,15 +59,15 @@ def _of_change(series: Judged, change: LevelChange, history: History) -> Trouble
         kind=DRIFT,
         rank=rank,
         loss=abs(change.share),
-        where=f"{series.system}:{series.partition}",
-        case=short_name(series.case),
+        where=newest.where,
+        case=newest.short_name,
         metric=series.metric,
         measured=f"{with_unit(last, series.unit)}, {change.share:+.1%} against its level",
         expected=f"level of {with_unit(change.level, series.unit)}",
         reason=reason,
         since=f"{utc_minute(change.time)}, session {change.session}",
         trend=trend_words(change, series.unit),
-        cause=circumstances(cause, history.newest[series.line]),
+        cause=circumstances(cause, newest),
         curve=curve,
     )
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import replace
 from datetime import datetime
 
 from iogauge.core.units import format_value, with_unit
@@ -31,10 +31,9 @@ def of_records(records: SessionRecords, history: History) -> list[Trouble]:
     # A failure is named once: by its newest run.
     for record in reversed(counted):
         for metric in _bad_metrics(record):
-            trouble = _plain(record, metric)
-            rank = rank_of(record, Verdict(trouble.kind), dead)
+            trouble = _plain(record, metric, dead)
             key = (record.line, trouble.metric)
-            if rank.is_noise:
+            if trouble.rank.is_noise:
                 trouble = replace(trouble, cause=circumstances("", record))
             elif key in named:
                 continue
@@ -43,7 +42,7 @@ def of_records(records: SessionRecords, history: History) -> list[Trouble]:
                 trouble = _since(trouble, record, metric, history)
                 repeats = _repeats(counted, record, trouble.metric)
                 trouble = replace(trouble, repeats=repeats)
-            troubles.append(replace(trouble, rank=rank))
+            troubles.append(trouble)
     return troubles[::-1]
 
 
@@ -58,7 +57,7 @@ def _bad_metrics(record: Record) -> Iterator[Bad]:
         yield None
 
 
-def _plain(record: Record, metric: Bad) -> Trouble:
+def _plain(record: Record, metric: Bad, dead: Collection[str]) -> Trouble:
     """Return what the record alone says."""
     bad = metric or record
     name = metric.name if metric else ""
@@ -69,6 +68,7 @@ def _plain(record: Record, metric: Bad) -> Trouble:
             remedies[f"{finding.name}: {finding.remedy}"] = None
     return Trouble(
         kind=bad.verdict.value,
+        rank=rank_of(record, bad.verdict, dead),
         where=record.where,
         case=record.short_name,
         metric=name,
@@ -80,14 +80,13 @@ def _plain(record: Record, metric: Bad) -> Trouble:
 def _since(trouble: Trouble, record: Record, metric: Bad, history: History) -> Trouble:
     """Return a trouble with what the history says: since when, why, how much."""
     runs = history.runs(record.line, trouble.metric)
-    begin = _begin(runs, Verdict(trouble.kind), history)
+    since, cause, begin = _begin(runs, Verdict(trouble.kind), history)
     failed = trouble.kind == Verdict.FAIL.value
-    cause = begin.cause
     if failed:
         cause = circumstances(cause, record)
     elif cause == UNCHANGED:  # the reason says more than that
         cause = ""
-    trouble = replace(trouble, since=begin.since, cause=cause)
+    trouble = replace(trouble, since=since, cause=cause)
     if metric is None:
         return trouble
     value = measured(metric)
@@ -100,7 +99,7 @@ def _since(trouble: Trouble, record: Record, metric: Bad, history: History) -> T
     if series and series.change:
         trouble = replace(trouble, trend=trend_words(series.change, series.unit))
     if runs:  # none of a record that the history takes for damaged
-        curve = history.curve(record.line, metric.name, begin.time)
+        curve = history.curve(record.line, metric.name, begin)
         trouble = replace(trouble, curve=curve)
     return replace(trouble, measured=value, expected=_expectation(metric))
 
@@ -142,26 +141,19 @@ def _expectation(metric: MetricRecord) -> str:
     return text
 
 
-@dataclass(frozen=True, slots=True)
-class _Begin:
-    """Since when a verdict holds."""
+def _begin(
+    runs: Sequence[Run], verdict: Verdict, history: History
+) -> tuple[str, str, datetime | None]:
+    """Return since when the runs, oldest first, have a verdict.
 
-    #: First bad run and last PASS, in words; empty if the history has no run of that verdict.
-    since: str = ""
-    #: What changed between the last PASS and the first bad run.
-    cause: str = ""
-    #: Time of the first bad run.
-    time: datetime | None = None
-
-
-def _begin(runs: Sequence[Run], verdict: Verdict, history: History) -> _Begin:
-    """Return since when the runs have a verdict, oldest run first."""
+    That is the first bad run and the last PASS in words, what changed between them, and the time of the first bad run.
+    """
     before = list(runs)
     while before and before[-1].verdict is verdict:
         before.pop()
     bad = runs[len(before) :]
     if not bad:
-        return _Begin()
+        return "", "", None
     first = bad[0]
     text = f"{utc_minute(first.time)}, session {first.session}"
     if len(bad) > 1:
@@ -172,7 +164,7 @@ def _begin(runs: Sequence[Run], verdict: Verdict, history: History) -> _Begin:
         known = "no PASS in the history"
         if valid:
             known = f"before that {valid} valid run(s) without a reference"
-        return _Begin(f"{text}; {known}", "", first.time)
+        return f"{text}; {known}", "", first.time
     while before[-1].verdict is not Verdict.PASS:
         before.pop()
     last = before[-1]
@@ -180,7 +172,7 @@ def _begin(runs: Sequence[Run], verdict: Verdict, history: History) -> _Begin:
     if last.value and (last.metric, last.unit) == (first.metric, first.unit):
         text += f" with {with_unit(last.value, last.unit)}"
     cause = history.changed(last.fingerprint, first.fingerprint)
-    return _Begin(text, cause, first.time)
+    return text, cause, first.time
 
 
 def of_absent(records: Iterable[Record], expected: Iterable[str]) -> Iterator[Trouble]:

@@ -82,9 +82,10 @@ def page(
     """Return the page of some sessions: what is wrong, every metric, and the runs of each."""
     drawn = [trouble.curve.points for trouble in alarm.troubles if trouble.curve]
     others = []
-    for curve in alarm.history.curves if alarm.history else ():
-        if len(curve.points) > 1 and curve.points not in drawn:
-            others.append(curve)
+    if alarm.history:
+        for curve in alarm.history.curves:
+            if len(curve.points) > 1 and curve.points not in drawn:
+                others.append(curve)
     return TEMPLATES.get_template("page.html").render(
         alarm=alarm,
         cards=_cards(alarm.troubles),

@@ -265,7 +265,10 @@ def show_status(
         raise typer.Exit(alarm.ending.status)
     if brief:
         first, *others = marks.brief(cases, alarm, new_console().width)
-        say(first, "bold red" if alarm.failed else "bold green")
+        style = "bold green"
+        if alarm.failed:
+            style = "bold red"
+        say(first, style)
         for line in others:
             say(line)
         raise typer.Exit(alarm.ending.status)

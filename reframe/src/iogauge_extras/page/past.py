@@ -98,13 +98,16 @@ class History:
             judged, which = "metric_verdict", query.Condition("metric = ?", (metric,))
         of_line = query.Condition("line = ?", (line,))
         condition = query.every(of_line, which, self._until.of_time)
-        columns = f"time, session, ifnull(median, 0), {judged}, series, metric, unit, fingerprint"
+        columns = (
+            f"time, session, ifnull(median, 0) AS value, {judged} AS verdict, series, metric, unit, "
+            "fingerprint"
+        )
         newest = f"ORDER BY time DESC, file DESC, start DESC LIMIT {count}"
         found = []
         for row in query.rows(self._history, columns, condition, newest):
-            time, session, value, verdict, *others = row
-            when = query.moment(time)
-            found.append(Run(when, session, value, Verdict(verdict), *others))
+            run = Run(**dict(row))
+            time, verdict = query.moment(row["time"]), Verdict(row["verdict"])
+            found.append(replace(run, time=time, verdict=verdict))
         return found[::-1]
 
     @property
@@ -153,12 +156,9 @@ class History:
             key=line,
             under=under,
         )
-        for measured in self.newest[line].metrics:
-            bound = measured.reference
-            if measured.name == metric and bound:
-                curve = replace(
-                    curve, reference=bound.value, least=bound.least, most=bound.most
-                )
+        for measured in newest.metrics:
+            if measured.name == metric:
+                curve = replace(curve, reference=measured.reference)
         series = self.judged.get((line, metric))
         if series and series.change:
             change = series.change
