@@ -77,15 +77,14 @@ def test_what_is_damaged_absent_or_contradicts_itself_is_a_trouble(tmp_path):
     assert all(found.failed and len(found.troubles) == 1 for found in endings)
 
 
-def series(drop, after=6, day=40, verdict="PASS"):
-    values = [100 * math.exp(0.01 * math.sin(k * 1.7)) for k in range(day)]
-    values += [v * (1 - drop) for v in values[:after]]
+def series(drop):
+    values = [100 * math.exp(0.01 * math.sin(k * 1.7)) for k in range(40)]
+    values += [v * (1 - drop) for v in values[:6]]
     return [
         record(
             k,
             v,
-            "PASS" if k < day else verdict,
-            fingerprint={"kernel": f"5.1{4 + (k >= day)}"},
+            fingerprint={"kernel": f"5.1{4 + (k >= 40)}"},
         )
         for k, v in enumerate(values)
     ]

@@ -8,7 +8,6 @@ import os
 import socket
 import subprocess
 import tarfile
-from collections.abc import Sequence
 
 import pytest
 
@@ -37,36 +36,32 @@ iog_repeat 0 1 iog_case
 """
 
 
-def kept(state, kept_records: Sequence[records.Record], moved_s=1.0, job=JOB):
-    """What ReFrame keeps of cases: its report, and a folder for each with the raw output."""
-    cases = []
-    for number, record in enumerate(kept_records):
-        place = state / "output" / str(number)
-        place.mkdir(parents=True)
-        (place / "write.1.out").write_text(f"raw of {record.partition} {record.case}")
-        (place / "rfm_job.sh").write_text(job)
-        (place / "read.fio").write_text("[read]\n")
-        (place / "data").write_bytes(b"\0\1")
-        cases.append(
-            {
-                "display_name": record.case,
-                "partition": record.partition,
-                "environ": record.environment,
-                "stagedir": str(state / "gone"),
-                "outputdir": str(place),
-                "job_completion_time_unix": (place / "data").stat().st_mtime - moved_s,
-            }
-        )
+def kept(state, record):
+    """What ReFrame keeps of a case: its report, and a folder with the raw output."""
+    place = state / "output" / "0"
+    place.mkdir(parents=True)
+    (place / "write.1.out").write_text("raw")
+    (place / "rfm_job.sh").write_text(JOB)
+    (place / "read.fio").write_text("[read]\n")
+    (place / "data").write_bytes(b"\0\1")
+    case = {
+        "display_name": record.case,
+        "partition": record.partition,
+        "environ": record.environment,
+        "stagedir": str(state / "gone"),
+        "outputdir": str(place),
+        "job_completion_time_unix": (place / "data").stat().st_mtime - 1,
+    }
     (state / "reports").mkdir()
-    report = state / "reports" / f"run-{kept_records[0].session}.json"
-    report.write_text(json.dumps({"runs": [{"testcases": cases}]}))
+    report = state / "reports" / f"run-{record.session}.json"
+    report.write_text(json.dumps({"runs": [{"testcases": [case]}]}))
 
 
 def test_a_bundle_has_raw_outputs_commands_and_hashes_and_nothing_private(tmp_path):
     host, home = socket.gethostname(), os.path.expanduser("~")
     fingerprint = {"nodes": "oss-node[01-04]", "kernel": "6.1"}
     record = records.record("FAIL", fingerprint=fingerprint)
-    kept(tmp_path, [record])
+    kept(tmp_path, record)
     private = f"{host} {home}/x oss-node03 10.1.2.3 10.1.2.3 10.9.9.9 {host}er"
     (tmp_path / "output/0/write.1.out").write_text(private)
     files = bundle.contents(tmp_path, [record], f"<p>{host}</p>")
@@ -91,7 +86,7 @@ def test_a_bundle_has_raw_outputs_commands_and_hashes_and_nothing_private(tmp_pa
 def unpacked(tmp_path):
     """A bundle of one case, unpacked; programs that note their words; a storage."""
     record = records.record("FAIL", nodes=1, tasks_per_node=2)
-    kept(tmp_path, [record])
+    kept(tmp_path, record)
     files = bundle.contents(tmp_path, [record], "")
     for name, text in files.items():
         (tmp_path / "b" / name).parent.mkdir(parents=True, exist_ok=True)

@@ -45,18 +45,20 @@ def test_records_are_of_one_series_if_they_are_of_one_file_system(rows):
             assert found[number] == found[earlier[-1]]
 
 
-def history(folder, uuids):
-    """A record a day with these UUIDs, as versions of before and of now write them."""
-    for day, uuid in enumerate(uuids):
+def days(folder, prints, begin=0):
+    """A record a day of a case with these fingerprints."""
+    for day, print_ in enumerate(prints, begin):
         time = f"2026-{1 + day // 28:02}-{1 + day % 28:02}T12:00:00Z"
         session = time.replace("-", "").replace(":", "")[:15] + "-n1-1"
-        print_ = with_uuid(uuid)
-        made = records.record(session=session, time=time).with_fingerprint(print_)
+        made = records.record(session=session, time=time).with_fingerprint(
+            print_
+        )
         append(folder / "mysite" / f"{session}.jsonl", made.to_json())
 
 
 def test_the_trend_begins_anew(tmp_path):
-    history(tmp_path / "history", [None] * 15 + ["A"] * 15 + ["B"] * 20)
+    uuids = [None] * 15 + ["A"] * 15 + ["B"] * 20
+    days(tmp_path / "history", [with_uuid(uuid) for uuid in uuids])
     with closing(query.connect(tmp_path / "history")) as opened:
         (series,) = states.states_of(opened, query.Choice())
     assert series.few
@@ -73,17 +75,6 @@ LUSTRE = {
 SILENT = {"kernel": "6.1", "mount.type": "lustre", "unanswered.lustre": True}
 BEFORE = {"kernel": "6.1", "mount.type": "lustre"}
 NEWER = {**LUSTRE, "lustre.client": "2.18.0"}
-
-
-def days(folder, prints, check="IorPosix", begin=0):
-    """A record a day of a check with these fingerprints."""
-    for day, print_ in enumerate(prints, begin):
-        time = f"2026-{1 + day // 28:02}-{1 + day % 28:02}T12:00:00Z"
-        session = time.replace("-", "").replace(":", "")[:15] + "-n1-1"
-        made = records.record(session=session, time=time, check=check).with_fingerprint(
-            print_
-        )
-        append(folder / "mysite" / f"{session}.jsonl", made.to_json())
 
 
 @pytest.mark.parametrize(

@@ -21,10 +21,10 @@ from iogauge_extras.page import news, page
 from support import records
 
 
-def left_out(check="MdtestEasy", feature="mdtest", **change):
-    plain = {"case": check, "place": "s:p", "holder": "environment e"}
+def left_out(check="MdtestEasy", **change):
+    plain = {"feature": "mdtest", "place": "s:p", "holder": "environment e"}
     return UnrunCase(
-        **{"check": check, "feature": feature, "why": "no such program"}
+        **{"check": check, "why": "no such program"}
         | plain
         | change
     )

@@ -70,13 +70,13 @@ def test_an_unknown_word_is_answered_with_what_was_meant():
 # --- status ---------------------------------------------------------------------------------------
 
 
-def history(home, verdicts, case="Ior %a=b", start=1):
+def history(home, verdicts):
     """A record a day of a case; ``verdicts`` are the marks."""
     known = {look.letter: verdict.value for verdict, look in LOOKS.items()}
-    for day, mark in enumerate(verdicts, start):
+    for day, mark in enumerate(verdicts, 1):
         session = f"202701{day:02}T120000-n1-1"
         when = {"session": session, "time": f"2027-01-{day:02}T12:00:00Z"}
-        values = records.values(known[mark], case=case, **when)
+        values = records.values(known[mark], case="Ior %a=b", **when)
         append(home / "history" / "mysite" / f"{session}.jsonl", values)
 
 

@@ -43,24 +43,13 @@ class Job:
         order = job_order(str(self.target), **values | change)
         (self.stage / "case.json").write_text(json.dumps(order.to_json()))
 
-    def start(self, body, host=""):
+    def start(self, body):
         agent = f"/bin/sh {JOB_FILES}/agent.sh {sys.executable} open case.json"
         (self.stage / "job").write_text(
             f"export IOG_DIR=$CASE_DIR\n. {JOB_FILES}/job.sh\niog_case() {{\n{body}\n}}\niog_open {agent}\niog_repeat 1 1 iog_case\n"
         )
-        words = ["bash", "job"]
-        if host:
-            words = [
-                "unshare",
-                "-u",
-                "sh",
-                "-c",
-                'hostname "$0" && exec "$@"',
-                host,
-                *words,
-            ]
         self.process = subprocess.Popen(
-            words,
+            ["bash", "job"],
             cwd=self.stage,
             env={"PATH": os.environ["PATH"], "CASE_DIR": f"{self.session}/case"},
             stdout=subprocess.PIPE,

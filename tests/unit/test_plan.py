@@ -105,11 +105,11 @@ def no_parser(printed):
     raise AssertionError(printed)
 
 
-def phase(name, direction="write", launch="tasks", evict=False, data=100, **change):
+def phase(name, direction="write", evict=False, data=100, **change):
     plan = PhasePlan(
         name=name,
         command=["tool", f"{DIR}/{name}"],
-        launch=launch,
+        launch="tasks",
         parse=no_parser,
         rates={name: (name, "bw")},
         access=Access(direction=direction, evict=evict),

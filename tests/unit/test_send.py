@@ -21,7 +21,7 @@ from support.web import ENDLESS, served
 TOKEN, DOOR = "token-that-nobody-may-see", "door-that-nobody-may-see"
 
 
-def message(case="IorPosix", link="https://ci.invalid/1"):
+def message(case="IorPosix"):
     point = Run(
         datetime(2026, 1, 5, tzinfo=timezone.utc), "s1", 60.0, Verdict.FAIL, "a"
     )
@@ -39,7 +39,7 @@ def message(case="IorPosix", link="https://ci.invalid/1"):
         systems=("site",),
         ending=Ending(Word.FAILED, "1 failed (FAIL)"),
         troubles=(trouble,),
-        link=link,
+        link="https://ci.invalid/1",
     )
 
 
@@ -72,10 +72,10 @@ def to_webhook(server):
     }
 
 
-def failure(environment, sent=None):
+def failure(environment):
     ((_, receiver),) = receivers.receivers(environment).items()
     with pytest.raises(SendError) as error:
-        receiver(sent or message())
+        receiver(message())
     text = str(error.value)
     assert TOKEN not in text and DOOR not in text
     return text

@@ -30,8 +30,10 @@ MIB = 1 << 20
 RUN = PhaseRun(1, "write", 0, 100.0, 100_000.0, "t")
 
 
-def looks(rates, begin=103.07, pause=0.2):
+def looks(rates):
     """What the agent writes of a write with these MiB/s in each second; it looks on for two seconds."""
+
+    begin = 103.07
 
     def written(when):
         done = when - begin
@@ -40,7 +42,7 @@ def looks(rates, begin=103.07, pause=0.2):
             MIB * sum(rate * part for rate, part in zip(rates, whole, strict=True))
         )
 
-    times = [90 + n * pause for n in range(int((begin - 90 + len(rates) + 2) / pause))]
+    times = [90 + n / 5 for n in range(int(5 * (begin - 90 + len(rates) + 2)))]
     return [Instant(round(when, 2), 7 * MIB, 5 * MIB + written(when)) for when in times]
 
 

@@ -122,7 +122,7 @@ class Servers:
         printed, _ = process.communicate(timeout=600)
         return process.returncode, printed
 
-    def attend(self, program=None):
+    def attend(self):
         """An agent by itself with a server on the loopback interface; returns the server's address and process, too."""
         self.job("exit").communicate(timeout=600)
         self.directory.mkdir(parents=True, exist_ok=True)
@@ -130,7 +130,7 @@ class Servers:
         agent = ["/bin/sh", str(JOB_FILES / "agent.sh"), sys.executable]
         words = [*agent, "attend", str(self.stage)]
         process = self.start(
-            [*words, str(self.directory), program or shutil.which("fio") or "", "lo"]
+            [*words, str(self.directory), shutil.which("fio"), "lo"]
         )
         told = wait_for(
             lambda: observations.read(self.stage).by_host(SERVER),

@@ -28,9 +28,9 @@ def noisy(seed, count, cv=0.05):
     return [1000 * math.exp(chance.gauss(0, cv)) for _ in range(count)]
 
 
-def dropped(seed, drop, after=10, cv=0.05):
+def dropped(seed, drop, after=10):
     """Forty stable runs and some that are slower."""
-    values = noisy(seed, 40 + after, cv)
+    values = noisy(seed, 40 + after)
     return values[:40] + [value * (1 - drop) for value in values[40:]]
 
 
