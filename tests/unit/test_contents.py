@@ -17,6 +17,7 @@ from iogauge.node.files import Block, Held, Sample
 from iogauge.plan.case import Verification
 from iogauge.plan.observations import CONTENTS, read
 from support.shell import completed
+from support.tables import table
 from support.whole import data
 
 MIB = 1 << 20
@@ -194,16 +195,7 @@ def stored(*blocks, type="ext4", held=(), problem=""):
 
 
 class TestStored:
-    @pytest.mark.parametrize(
-        "type, size, taken, holds",
-        [
-            ("ext4", 65536, 62260, True),
-            ("ext4", 65536, 62208, False),
-            ("ext4", 65535, 0, True),  # in its inode
-            # counted after its next transaction
-            ("nfs4", 1 << 30, 0, True),
-        ],
-    )
+    @table
     def test_blocks_of_files(self, type, size, taken, holds):
         found = stored(*SAMPLE.blocks, type=type, held=(Held("x", size, taken),))
         decided(
@@ -223,17 +215,7 @@ class TestStored:
         decided(stored(problem="does not answer"), Outcome.WARN, "does not answer")
 
 
-@pytest.mark.parametrize(
-    "complaint, outcome, words",
-    [
-        ("", Outcome.OK, "ior checked its data"),
-        (
-            "WARNING: Incorrect",
-            Outcome.INVALID,
-            "in the warm-up: read: WARNING: Incorrect",
-        ),
-    ],
-)
+@table
 def test_an_answer_of_the_tool(complaint, outcome, words):
     whole = data().planned("read", verifies=Verification(("-R",), "Incorrect"))
     whole = replace(whole, plan=replace(whole.plan, warm_up=True))
@@ -241,5 +223,5 @@ def test_an_answer_of_the_tool(complaint, outcome, words):
     cold = replace(one, warnings=("odd", complaint))
     found = guards.verification(whole.alter(cold={"read": (cold,)}).seen())
     assert found
-    decided(found, outcome, words)
+    decided(found, Outcome[outcome], words)
     assert guards.verification(data().seen()) is None

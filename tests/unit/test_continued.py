@@ -50,9 +50,7 @@ def days(folder, prints, begin=0):
     for day, print_ in enumerate(prints, begin):
         time = f"2026-{1 + day // 28:02}-{1 + day % 28:02}T12:00:00Z"
         session = time.replace("-", "").replace(":", "")[:15] + "-n1-1"
-        made = records.record(session=session, time=time).with_fingerprint(
-            print_
-        )
+        made = records.record(session=session, time=time).with_fingerprint(print_)
         append(folder / "mysite" / f"{session}.jsonl", made.to_json())
 
 

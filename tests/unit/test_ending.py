@@ -22,12 +22,13 @@ from support import records
 
 
 def left_out(check="MdtestEasy", **change):
-    plain = {"feature": "mdtest", "place": "s:p", "holder": "environment e"}
-    return UnrunCase(
-        **{"check": check, "why": "no such program"}
-        | plain
-        | change
-    )
+    plain = {
+        "case": check,
+        "feature": "mdtest",
+        "place": "s:p",
+        "holder": "environment e",
+    }
+    return UnrunCase(**{"check": check, "why": "no such program"} | plain | change)
 
 
 COUNTS = st.dictionaries(st.sampled_from(Verdict), st.integers(0, 3))

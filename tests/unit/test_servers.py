@@ -129,9 +129,7 @@ class Servers:
         (self.stage / "agents.lease").write_text("1\n")
         agent = ["/bin/sh", str(JOB_FILES / "agent.sh"), sys.executable]
         words = [*agent, "attend", str(self.stage)]
-        process = self.start(
-            [*words, str(self.directory), shutil.which("fio"), "lo"]
-        )
+        process = self.start([*words, str(self.directory), shutil.which("fio"), "lo"])
         told = wait_for(
             lambda: observations.read(self.stage).by_host(SERVER),
             30,

@@ -14,6 +14,7 @@ from iogauge.cases import configuration
 from iogauge.site import folders, settings
 from iogauge.site import mistakes as mistakes_of
 from support.stack import write_facts
+from support.tables import table
 
 GOOD = {
     "systems": [
@@ -106,13 +107,7 @@ def detecting(**extras):
     return changed(EXTRAS, {"detect": True, **extras})
 
 
-@pytest.mark.parametrize(
-    "extras, word",
-    [
-        ({"limits": 5}, "limits: found 5"),
-        ({"node": {"cores": 0, "memory": "1 GiB"}}, "node.cores: found 0"),
-    ],
-)
+@table
 def test_what_is_declared_beside_detection_must_be_right(extras, word):
     (mistake,) = mistakes(detecting(**extras))
     assert word in mistake
@@ -238,15 +233,7 @@ def system(*extras):
     return SimpleNamespace(name="s", partitions=partitions)
 
 
-@pytest.mark.parametrize(
-    "extras, message",
-    [
-        ([{"mistakes": ["f: one", "f: two"]}], "has 2 mistake.*f: one\n.*f: two"),
-        ([{"target": {}}, {"mistakes": ["one"]}], "has 1 mistake"),
-        ([{}], "is no site of this suite"),
-        ([], "is no site of this suite"),
-    ],
-)
+@table
 def test_a_system_that_cannot_measure_ends_the_run(monkeypatch, extras, message):
     monkeypatch.setattr(configuration, "_SITES", {"s"})
     with pytest.raises(SystemExit, match=f"(?s)'s' .*{message}"):
@@ -289,7 +276,7 @@ def load_site(folder, data):
     return environment
 
 
-@pytest.mark.parametrize("runs, features", [(False, ["fio"]), (True, [])])
+@table
 def test_what_is_declared_of_a_stack_is_listed_until_it_is_built_and_does_not_run(
     tmp_path, monkeypatch, runs, features
 ):
