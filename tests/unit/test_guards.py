@@ -399,7 +399,7 @@ def test_g17_of_a_case_whose_repetitions_lie_within_its_sample():
     whole = data().declared(limits={"repetitions": 3})
     whole = replace(whole, plan=replace(whole.plan, repetitions=1))
     found = of_reads(whole.seen(read_bw=[100]))
-    assert found.saw == "one sample a run: spread unknown"
+    assert found.saw == "one value a run: spread unknown"
     assert found.remedy.startswith("Compare runs")
 
 

@@ -217,14 +217,9 @@ def _read(what: str, read: Callable[[Any], T], value: Any) -> T:
         raise ToolOutputError(f"{what}: not what agents note: {error}") from error
 
 
-def _answers(
-    noted: NodeObservations, what: str, read: Callable[[Any], T]
-) -> dict[str, T]:
+def _answers(noted: NodeObservations, what: str, read: Callable[[Any], T]) -> list[T]:
     """Return what each node answered, as it is read; raises :class:`ToolOutputError`."""
-    answers = {}
-    for host, answer in noted.by_host(what).items():
-        answers[host] = _read(what, read, answer)
-    return answers
+    return [_read(what, read, answer) for answer in noted.by_host(what).values()]
 
 
 def _noted(noted: NodeObservations, what: str, read: Callable[[Any], T]) -> list[T]:
@@ -236,7 +231,7 @@ def _with_notes(evidence: Evidence, job: _Job) -> Evidence:
     """Return the evidence with what the nodes saw of the target, and over time; raises :class:`ToolOutputError`."""
     noted, views = job.noted, evidence.views
     if job.plan.nodes > 1:
-        views = tuple(_answers(noted, files.VIEW, View.from_json).values())
+        views = tuple(_answers(noted, files.VIEW, View.from_json))
         if len(views) != job.plan.nodes:
             raise ToolOutputError(
                 f"{len(views)} node(s) looked at the target, {job.plan.nodes} expected"
@@ -302,7 +297,7 @@ def _placed(job: _Job, repetition: int) -> Mapping[str, int]:
         return untrusted.build(Mapping[str, int], answer["placed"])
 
     what = f"{files.PINNED}.{repetition}"
-    answers = [*_answers(job.noted, what, read).values()]
+    answers = _answers(job.noted, what, read)
     if len(answers) != 1:
         raise ToolOutputError(f"{what}: {len(answers)} answers, expected one")
     placed: Mapping[str, int] = answers[0]
@@ -367,7 +362,7 @@ def _with_outputs(evidence: Evidence, job: _Job) -> Evidence:
                 counts[part.name].append(heard)
         if phase.access.evict and not is_warm_up:
             stem = files.evict_stem(phase.name, repetition)
-            emptied[phase.name] += _answers(noted, stem, Eviction.from_json).values()
+            emptied[phase.name] += _answers(noted, stem, Eviction.from_json)
     return replace(
         evidence,
         runs=job.runs,

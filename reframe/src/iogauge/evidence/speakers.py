@@ -29,7 +29,7 @@ class Meaning(IntEnum):
     FROM_OUTSIDE = 3
     #: The launcher says why it did not start the tool, or MPI explains itself in a paragraph.
     NOT_STARTED = 4
-    #: An MPI call failed: the head and the deepest line of its stack.
+    #: An MPI call failed: its head and the deepest of the calls that led to it.
     CALL_FAILED = 5
     #: A library names an error of the system; the tool went on.
     LIBRARY_FAILED = 6
@@ -231,7 +231,7 @@ _OF_TOOL = (
     Form(Meaning.COMPLAINED, "(?i).*(?:error|fail|abort|kill)"),
 )
 
-#: Errors of MPI calls, each with the deepest line of its stack.
+#: Errors of MPI calls, each with the deepest of the calls that led to it.
 _CALLS = (
     Form(
         Meaning.CALL_FAILED,
@@ -245,7 +245,7 @@ _CALLS = (
 _SCRIPT = r"\S+/iogauge/job/\w+\.sh: (?:line )?\d+: (?:\d+ )?"
 #: What is left out before a line: that, or all that stands before a call that failed.
 _BEFORE = re.compile(f"^(?:{_SCRIPT}|.*?(?={_CALL}))")
-_STACK = re.compile(r"(?:\w+|\(unknown\))\(\d*\)\.*:(.*)")
+_CALLED = re.compile(r"(?:\w+|\(unknown\))\(\d*\)\.*:(.*)")
 #: What hydra's lines begin with: a function of its own, and where it stands.
 _HYDRA = re.compile(r"\[(?:mpiexec|proxy)[^\]]*\] (?:\w+ \([^)]*\)|Error): ")
 #: A line that parts paragraphs.
@@ -270,20 +270,20 @@ def utterances(lines: Sequence[str]) -> list[Utterance]:
     ``lines`` have no labels of a launcher. What is harmless is returned, too.
     """
     spoken: list[Utterance] = []
-    stack: list[str] = []
+    deepest: list[str] = []
     paragraph: list[str] = []
     between_rules = has_call = False
     for line in lines:
         text = _BEFORE.sub("", line.strip())
         form = _form_of(text, _LINES)
-        below = _STACK.fullmatch(text)
+        called = _CALLED.fullmatch(text)
         if _RULE.fullmatch(text):
             spoken += _paragraphs(paragraph, between_rules)
             paragraph = []
             between_rules = not between_rules
-        elif has_call and below:
-            if below[1].strip():
-                stack = [text]
+        elif has_call and called:
+            if called[1].strip():
+                deepest = [text]
         elif form is not _OTHER:
             has_call = has_call or form.meaning is Meaning.CALL_FAILED
             spoken.append(_said(form, _HYDRA.sub("", text)))
@@ -291,7 +291,7 @@ def utterances(lines: Sequence[str]) -> list[Utterance]:
             paragraph.append(text)
     spoken += _paragraphs(paragraph, between_rules)
     lost_files = any(map(_OWN_FILES.search, lines))
-    return [_completed(utterance, stack, lost_files) for utterance in spoken]
+    return [_completed(utterance, deepest, lost_files) for utterance in spoken]
 
 
 #: What fits no form.
@@ -337,11 +337,11 @@ def _paragraphs(lines: Sequence[str], between_rules: bool) -> list[Utterance]:
 
 
 def _completed(
-    utterance: Utterance, stack: Sequence[str], lost_files: bool
+    utterance: Utterance, deepest: Sequence[str], lost_files: bool
 ) -> Utterance:
-    """Return an utterance with the deepest line of MPI's stack, and with what to do about both."""
+    """Return an utterance with the deepest of MPI's calls, and with what to do about both."""
     if utterance.meaning is Meaning.CALL_FAILED:
-        text = " ".join([utterance.text, *stack])
+        text = " ".join([utterance.text, *deepest])
         advice = _form_of(text, _CALLS).advice
         utterance = Utterance(Meaning.CALL_FAILED, text, advice)
     if lost_files and utterance.advice == _MEET:

@@ -179,10 +179,8 @@ def _left_in_memory(phase: PhaseView) -> str:
             return ""
     there = set[tuple[str, int]]()
     for sample in case.evidence.samples:
-        cached = set[tuple[str, int]]()
-        for block in sample.blocks:
-            if block.kind == "cached":
-                cached.add((block.file, block.offset))
+        blocks = [block for block in sample.blocks if block.kind == "cached"]
+        cached = {(block.file, block.offset) for block in blocks}
         left = cached - there
         many = len(left) > _MOST_LEFT * len(sample.blocks)
         if sample.after == way and sample.repetition > 0 and many:

@@ -67,28 +67,21 @@ _SPREAD = Guard(
 
 def spread(case: CaseView) -> Iterator[Finding]:
     """Yield G17 for each metric of a case."""
-    of_tail = {metric.name for metric in case.metrics if metric.tail}
-    for name, samples in case.values.items():
-        # The slowest percent of the requests differ more.
-        otherwise = Outcome.WARN if name in of_tail else None
-        finding = _spread(case, samples, otherwise)
-        yield dataclasses.replace(finding, metric=name)
-
-
-def _spread(
-    case: CaseView, samples: Sequence[float], otherwise: Outcome | None
-) -> Finding:
-    """Return G17 for the samples of a metric; ``otherwise`` as for :meth:`Guard.decide`."""
     limit = case.extras.limits.max_spread
     guard = _SPREAD.saying(f"at most {limit:.0%} over at least 2 repetitions")
-    if len(samples) < 2:
-        guard = guard.saying(
-            remedy="Compare runs (iogauge history). If the check can repeat, raise limits.repetitions"
-        )
-        return guard.warn("one sample a run: spread unknown")
-    cv = statistics.stdev(samples) / statistics.fmean(samples)
-    saw = f"coefficient of variation {cv:.1%} over {len(samples)} repetitions"
-    return guard.decide(cv <= limit, saw, otherwise)
+    alone = guard.saying(
+        remedy="Compare runs (iogauge history). If the check can repeat, raise limits.repetitions"
+    ).warn("one value a run: spread unknown")
+    of_tail = {metric.name for metric in case.metrics if metric.tail}
+    for name, values in case.values.items():
+        finding = alone
+        if len(values) > 1:
+            cv = statistics.stdev(values) / statistics.fmean(values)
+            saw = f"coefficient of variation {cv:.1%} over {len(values)} repetitions"
+            # The slowest percent of the requests differ more.
+            otherwise = Outcome.WARN if name in of_tail else None
+            finding = guard.decide(cv <= limit, saw, otherwise)
+        yield dataclasses.replace(finding, metric=name)
 
 
 _STEADINESS = Guard(

@@ -40,7 +40,7 @@ NO_COUNTS = TaskCounters(expected=1)
 
 @dataclass(frozen=True)
 class CaseView:
-    """A case: its plan, its evidence, the site's declarations, and the samples of each metric."""
+    """A case: its plan, its evidence, the site's declarations, and the values of each metric, one for each repetition."""
 
     plan: CasePlan
     evidence: Evidence
@@ -63,7 +63,7 @@ class CaseView:
 
     @cached_property
     def kind(self) -> Kind:
-        """Return what is known of the target's type, as far as the site and the stack below keep it."""
+        """Return what is known of the target's type, as far as the site and the layers below keep it."""
         target = self.extras.target
         kind = kind_of(target.type, target.cache, target.honours_o_direct)
         for view in self.evidence.views:

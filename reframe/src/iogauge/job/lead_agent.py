@@ -182,13 +182,13 @@ class _LeadAgent:
         lease of the agents. ``run WORDS`` runs a command of the agent, with a tab between two words; meanwhile a line
         ``alive`` comes now and then.
         """
+        path = os.environ["IOG_DIR"]
         match word:
             case "phase":
-                note_found(os.environ["IOG_DIR"])
+                note_found(path)
                 self.recorder.begin(words, server_here())
             case "empty":
-                note_found(os.environ["IOG_DIR"])
-                path = os.environ["IOG_DIR"]
+                note_found(path)
                 # The script waits for lines: it does not give up a slow removal that reports progress.
                 directory.empty_case(path, report=removal.Progress(path, say))
             case "sample":

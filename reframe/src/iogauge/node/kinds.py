@@ -1,5 +1,5 @@
 """Kinds of file systems: what their clients cache, which of the kernel's counts are exact on them, what they write beside data.
-A stack below a mount can only take promises away.
+Layers below a mount can only take promises away.
 
 One row a type, by its name in mountinfo. FUSE programs, and types without a row, promise nothing: they may cache in
 their daemon and drop O_DIRECT, and the kernel's syncfs(2) ends at the daemon (fuse_sync_fs). No count is exact there.
@@ -57,7 +57,7 @@ class Kind:
     unsynced: str = ""
 
     def over(self, below: Below) -> Kind:
-        """Return the kind on top of a stack, which can only take promises away."""
+        """Return the kind on top of layers, which can only take promises away."""
         broken = below.memory or below.cached or below.o_direct
         cache = self.cache
         if below.memory:

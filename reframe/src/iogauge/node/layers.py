@@ -1,4 +1,4 @@
-"""The stack below a mount, down to the disks: what is memory, what is cached, what is copied.
+"""The layers below a mount, down to the disks: what is memory, what is cached, what is copied.
 
 Measured on Linux 6.18 with ``/proc/diskstats`` and ``/proc/PID/io``. ext4 with data=journal and
 directories with fscrypt accept O_DIRECT, and read from the page cache. btrfs writes through the
@@ -65,7 +65,7 @@ _BY_NUMBER = "sys/dev/block"
 
 
 def resolve(path: str, mount: Mount, *, root: str = "/") -> Below:
-    """Return the stack below a path, which lies on ``mount``; raises OSError if it disappears.
+    """Return the layers below a path, which lies on ``mount``; raises OSError if it disappears.
 
     ``root`` holds ``sys``, ``proc``, ``dev`` and the files behind loop devices.
     """
@@ -113,7 +113,7 @@ def _counting(root: str, numbers: Sequence[str]) -> tuple[str, ...]:
 
 
 def join(parts: Sequence[Below]) -> Below:
-    """Return several stacks side by side as one; any reason of one counts for all."""
+    """Return what lies side by side as one; any reason of one counts for all."""
     joined = Below()
     for part in parts:
         joined = Below(
@@ -128,7 +128,7 @@ def join(parts: Sequence[Below]) -> Below:
 
 
 def _unknown(reason: str) -> Below:
-    """Return a stack of which neither the cache nor the storage is known."""
+    """Return layers of which neither the cache nor the storage is known."""
     return Below(cached=reason, fsync=reason)
 
 
@@ -137,7 +137,7 @@ def _number(device: int) -> str:
 
 
 def _on(name: str, below: Below) -> Below:
-    """Return a stack with a device on top, which the reasons name."""
+    """Return layers with a device on top, which the reasons name."""
 
     def named(reason: str) -> str:
         return reason and f"{name} on {reason}"
@@ -197,7 +197,7 @@ def _beneath(directory: str) -> list[str]:
 
 
 def _leaf(name: str, directory: str) -> Below:
-    """Return the stack of a whole device with no other below: a disk, unless it is known better."""
+    """Return the layer of a whole device with no other below: a disk, unless it is known better."""
     kind = name.rstrip("0123456789")
     if kind in _MEMORY:
         return Below(memory=f"{name}, {_MEMORY[kind]}")
@@ -238,7 +238,7 @@ class _Walk:
         return os.path.join(self.root, *(part.lstrip("/") for part in parts))
 
     def file_system(self, path: str, mount: Mount, above: frozenset[int]) -> Below:
-        """Return the stack of a path on a mount."""
+        """Return the layers below a path on a mount."""
         if mount.id in above:
             return _unknown(
                 f"{mount.type} at {mount.point}, which hides what lies below it"
@@ -262,7 +262,7 @@ class _Walk:
         return self.promises(path, mount, replace(under, devices=devices))
 
     def behind_program(self, path: str, mount: Mount, above: frozenset[int]) -> Below:
-        """Return the stack of what a program shows elsewhere, of which no promise counts; an empty one if it is unproven.
+        """Return the layers below what a program shows elsewhere, of which no promise counts; none if it is unproven.
 
         Seen in mountinfo: bindfs and gocryptfs have a directory as their source, fuse2fs an image or a device; sshfs has
         HOST:DIRECTORY, and fuse-overlayfs its own name, with no word of its upper directory. A directory counts if the mount
@@ -385,7 +385,7 @@ class _Walk:
         return list(filter(None, found))
 
     def overlay(self, mount: Mount, above: frozenset[int]) -> Below:
-        """Return the stack of an overlay: that of its upper directory, which takes all writes."""
+        """Return the layers below an overlay: those of its upper directory, which takes all writes."""
         upper = upper_directory(mount)
         if not upper:  # nothing can be written
             return Below()
@@ -402,7 +402,7 @@ class _Walk:
         return below
 
     def device(self, number: str, above: frozenset[int]) -> Below:
-        """Return the stack below a block device, which the reasons and ``names`` include."""
+        """Return the layers below a block device, which the reasons and ``names`` include."""
         directory, name = _whole(self.root, number)
         over = mounted_over(self.place(_BY_NUMBER, number), directory, root=self.root)
         if over:
@@ -439,7 +439,7 @@ class _Walk:
         return f"{name} hands no flush on (queue/write_cache: write through), but {', '.join(forgets)} has a write cache"
 
     def loop(self, name: str, directory: str, above: frozenset[int]) -> Below:
-        """Return the stack below a loop device: that of its file, or of its block device."""
+        """Return the layers below a loop device: those of its file, or of its block device."""
         file = text(directory, "loop/backing_file")
         below = self.behind(name, file, above)
         if below is None:
@@ -459,7 +459,7 @@ class _Walk:
         return replace(below, cached=below.cached or reason)
 
     def behind(self, name: str, file: str, above: frozenset[int]) -> Below | None:
-        """Return the stack of a loop device's file; None if the path is not that file."""
+        """Return the layers below a loop device's file; None if the path is not that file."""
         path = self.place(file)
         if _is_closed(path):
             return self.image(path, mount_by_name(path), above)
@@ -481,7 +481,7 @@ class _Walk:
         return self.image(path, mount, above)
 
     def image(self, path: str, mount: Mount, above: frozenset[int]) -> Below:
-        """Return the stack below a loop device's file on a mount."""
+        """Return the layers below a loop device's file on a mount."""
         below = self.file_system(path, mount, above)
         if not kind_of(mount.type).syncs:
             return join([below, _unknown(f"{mount.type} at {mount.point}")])

@@ -30,7 +30,7 @@ class View(Plain):
     """One host's view of a path: its mount and its room.
 
     ``cache_id`` names the page cache of the path: kernel and mounted file system. Two hosts that
-    are containers of one kernel may share it. ``below`` is the stack below the mount. ``targets``
+    are containers of one kernel may share it. ``below`` are the layers below the mount. ``targets``
     are the storage targets, if files are striped over them. ``uuid`` names the file system itself
     (:mod:`iogauge.node.identity`), "" if unknown. ``unanswered`` names the owners whose quota was
     asked for in vain.
