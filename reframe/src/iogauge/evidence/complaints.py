@@ -91,12 +91,11 @@ Runs = Mapping[tuple[int, str], PhaseRun]
 
 def refused_by_node(stage: Path, runs: Runs) -> tuple[str, ...]:
     """Return why nodes refused the case before the first byte, after the first node had opened it."""
-    refusals: list[str] = []
-    for run in runs.values():
-        if run.status and run.name == VIEW:
-            text = stage_text(stage / complaints_file(run.name, run.repetition))
-            refusals += re.findall(f"{re.escape(REFUSAL)}(.*)", text)
-    return tuple(refusals)
+    run = runs.get((0, VIEW))
+    if run is None or not run.status:
+        return ()
+    text = stage_text(stage / complaints_file(run.name, run.repetition))
+    return tuple(re.findall(f"{re.escape(REFUSAL)}(.*)", text))
 
 
 def stage_text(path: Path) -> str:

@@ -94,7 +94,7 @@ class Evidence:
 SECONDS = "seconds"
 
 
-def tool_phases(output: ToolOutput, name: str, count: int = 1) -> list[Phase]:
+def tool_phases(output: ToolOutput, name: str, count: int) -> list[Phase]:
     """Return the ``count`` phases of a name; raises :class:`ToolOutputError` for another number."""
     named = output.named(name)
     if len(named) != count:
@@ -161,8 +161,8 @@ def _kind(file: FileLayout) -> tuple[tuple[str, Any], ...]:
     kind: dict[str, Any] = {
         "stripe_count": last.stripe_count,
         "stripe_bytes": last.stripe_bytes,
+        "pattern": last.pattern,
     }
-    kind["pattern"] = last.pattern
     if last.pool:
         kind["pool"] = last.pool
     if file.composite:

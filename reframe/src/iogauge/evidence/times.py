@@ -45,10 +45,8 @@ def seconds_of_asking(
     """
     counts = []
     for instant in instants:
-        asked = 0
-        for way in ways:
-            asked += Reading(instant.read, instant.written).way(way)
-        counts.append((instant.time, asked))
+        asked = Reading(instant.read, instant.written)
+        counts.append((instant.time, sum(map(asked.way, ways))))
     mine = _of_execution(counts, span)
     seconds = _seconds_of(mine, span, mine[-1][1] - STARTING_BYTES, rests=phases - 1)
     if seconds is None:

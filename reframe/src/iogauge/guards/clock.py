@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from iogauge.core.text import because
 from iogauge.core.units import format_seconds
 from iogauge.core.vocabulary import MDTEST
@@ -176,13 +178,11 @@ def _working(execution: Execution) -> tuple[float | None, Tolerance]:
 
     mdtest prints how many files there are when all tasks are connected, and its results at the end.
     """
-    output, case = execution.output, execution.case
-    span, parameters = execution.span, output.parameters
+    output, case, span = execution.output, execution.case, execution.span
     if output.tool != MDTEST or execution.phase.plan.pauses or span is None:
         return None, _WORK
     done = {reported.name for reported in output.phases}
-    begins_at = parameters.get("begins_at")
-    begins = begins_at if isinstance(begins_at, int) else 1
+    begins: Any = output.parameters.get("begins_at", 1)
     worked, work = times.longest_silence(case.evidence.printed, span[0], begins), _WORK
     if worked is None:  # Something kept the output back, until its end.
         start = _START_S

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import re
 import statistics
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 from iogauge.core.measurement import Phase

@@ -76,9 +76,10 @@ def bytes_witnessed(phase: PhaseView) -> Finding | None:
 
 def _why_unread(phase: PhaseView) -> str:
     """Return why the counters under the mount could not be read; empty if nothing is known."""
-    if phase.case.evidence.uncounted:
-        return phase.case.evidence.uncounted
-    if any(view.on_lustre for view in phase.case.evidence.views):
+    evidence = phase.case.evidence
+    if evidence.uncounted:
+        return evidence.uncounted
+    if any(view.on_lustre for view in evidence.views):
         return "can you run lctl here? Before Lustre 2.17 only root can read it"
     return ""
 

@@ -45,17 +45,17 @@ def _most_to_a_core(bindings: Sequence[Binding]) -> int:
 
 def placement(case: CaseView) -> Finding:
     """Return G15. A launcher may report no bindings, and a scenario may want more tasks than cores."""
-    evidence, per_node, cores = case.evidence, case.tasks_per_node, case.cores
-    fewest = min(cores, default=0)
+    bindings, per_node = case.evidence.bindings, case.tasks_per_node
+    fewest = min(case.cores, default=0)
     wanted = case.plan.sweeps_tasks and per_node > fewest
     saw, wrong = ["cores not known"], []
     if fewest:
         saw = [f"{per_node} task(s) on {fewest} core(s)"]
         if per_node > fewest and not wanted:
             wrong.append("lower scale.tasks_per_node")
-    if evidence.bindings:
-        most = _most_to_a_core(evidence.bindings)
-        saw.append(f"{len(evidence.bindings)} task(s) bound, at most {most} to a core")
+    if bindings:
+        most = _most_to_a_core(bindings)
+        saw.append(f"{len(bindings)} task(s) bound, at most {most} to a core")
         if most > 1 and not wanted:
             wrong.append("let the launcher bind each task to a core of its own")
     guard = _PLACEMENT.saying(remedy="; ".join(wrong).capitalize())

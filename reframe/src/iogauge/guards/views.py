@@ -298,15 +298,13 @@ class PhaseView:
     @property
     def nodes_lost(self) -> str:
         """Return in words why nodes left no count, or which left none of an execution of all nodes; empty if nobody knows."""
-        if self.case.evidence.uncounted:
-            return self.case.evidence.uncounted
-        nodes = {view.host for view in self.case.evidence.views}
-        gone = set[str]()
+        evidence, gone = self.case.evidence, set[str]()
+        nodes = {view.host for view in evidence.views}
         for execution in self.executions:
             if execution.counts.expected >= len(nodes) > 1:
                 gone |= nodes.difference(execution.counts.hosts)
-        if not gone:
-            return ""
+        if evidence.uncounted or not gone:
+            return evidence.uncounted
         return f"{some(sorted(gone))} told nothing: did the agent there end?"
 
     @property

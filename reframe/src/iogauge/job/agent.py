@@ -26,6 +26,7 @@ variable, see :func:`iogauge.core.paths.expand`.
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from iogauge.core.paths import expand
@@ -144,9 +145,11 @@ def _command(argv: list[str]) -> int | None:
 
             return _answer(out, pin(pins_file, expand(directory)))
         case ["checksums", ("on" | "off") as state, directory, folder]:
-            from iogauge.job.target import switch_checksums
+            from iogauge.node.lustre.checksums import switch_checksums
+            from iogauge.node.mounts import find_mount
 
-            switch_checksums(state, directory, folder)
+            source = find_mount(expand(directory)).source
+            switch_checksums(state == "on", source, Path(folder))
             return 0
     return _of_an_extra(argv)
 

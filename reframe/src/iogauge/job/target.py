@@ -1,12 +1,11 @@
 """What a node sees of the target and of the settings that the site expects, and whether the file system is that of the case.
-On Lustre: put files on storage targets, note layouts, switch checksums.
+On Lustre: put files on storage targets, note layouts.
 """
 
 from __future__ import annotations
 
 import os
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from iogauge.core import processes
@@ -15,13 +14,13 @@ from iogauge.core.untrusted import read_json
 from iogauge.guards import expected
 from iogauge.guards.finding import Finding, Outcome, refusals
 from iogauge.guards.preflight import identity
-from iogauge.node.lustre import checksums, lov
+from iogauge.node.lustre import lov
 from iogauge.node.lustre.directory import passed_on
 from iogauge.node.lustre.layout import Layouts
 from iogauge.node.lustre.programs import NAMES_PER_COMMAND, LustreError, change
 from iogauge.node.lustre.request import Layout, Pins, place
 from iogauge.node.lustre.targets import StorageTarget
-from iogauge.node.mounts import existing_parent, find_mount
+from iogauge.node.mounts import existing_parent
 from iogauge.node.view import View, look
 from iogauge.plan.observations import LAYOUTS, note
 from iogauge.plan.stage import OPENED, ORDER, JobOrder, Opened
@@ -109,9 +108,3 @@ def note_layouts(repetition: int, directory: str) -> None:
     except (OSError, LustreError) as error:
         seen = Layouts(repetition=repetition, problem=str(error))
     note(LAYOUTS, seen.to_json())
-
-
-def switch_checksums(state: str, directory: str, folder: str) -> None:
-    """Switch the checksums of the client on or off; keep the old values in a folder."""
-    source = find_mount(expand(directory)).source
-    checksums.switch_checksums(state == "on", source, Path(folder))

@@ -44,9 +44,6 @@ _HARMLESS = r"darshan"
 #: Seconds for a program to tell its version.
 PROGRAM_SECONDS = 20.0
 
-#: Tools whose file holds its version as a text of its own.
-_VERSIONED = (IOR, MDTEST)
-
 
 def version(path: str) -> str:
     """Return the version of IOR or mdtest in a program's file, empty if it is not certain.
@@ -67,7 +64,8 @@ def versions() -> dict[str, str]:
     with contextlib.suppress(OSError, ValueError):
         said = commands.run(FIO, "--version", seconds=PROGRAM_SECONDS)
         found[FIO] = said.stdout.strip().removeprefix("fio-")
-    for tool in _VERSIONED:
+    # Their files hold the version as a text of its own.
+    for tool in (IOR, MDTEST):
         with contextlib.suppress(OSError):
             found[tool] = version(shutil.which(tool) or "")
     return dict(filter(all, found.items()))
