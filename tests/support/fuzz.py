@@ -502,7 +502,7 @@ def _alarm(data):
         raised = news.collect(file.parent.parent, found, gate=True, damaged=damaged)
         assert raised.failed or not damaged
         page.page(raised, found).encode()
-        cases, _ = marks.read_marks(file.parent.parent)
+        cases, _ = marks.read_marks(file.parent.parent, query.Choice())
         cases = marks.gravest_first(cases, raised.troubles)
         _quiet().print(marks.marks_table(cases))
         json.loads(marks.marks_json(cases, raised.ending))

@@ -46,7 +46,8 @@ def sessions_of(names: list[str]) -> Asked:
         raise slip(f"{folder} has no session yet: iogauge run makes one")
     sessions = sorted({file.stem for file in files})
     wanted = names or sessions[-1:]
-    records, damaged = history_table.of_sessions(folder, wanted)
+    found = history_table.chosen(folder, query.Choice(sessions=wanted))
+    records = found.records[::-1]
     # A session whose file was renamed or merged has no file of its name.
     known = {*sessions, *(record.session for record in records)}
     for name in wanted:
@@ -54,7 +55,7 @@ def sessions_of(names: list[str]) -> Asked:
             newest = ", ".join(sessions[-5:])
             text = f"no session {name!r} in {folder} (newest: {newest})"
             raise typer.BadParameter(visible(text))
-    return _asked_of(records, damaged, wanted)
+    return _asked_of(records, found.damaged, wanted)
 
 
 def _asked_of(
@@ -62,9 +63,9 @@ def _asked_of(
     damaged: Sequence[journal.Damaged],
     sessions: Collection[str],
 ) -> Asked:
-    """Return records and damaged lines with what some sessions did not measure; name what is damaged."""
+    """Return records with the damaged lines of some sessions' files, which it names, and what they did not measure."""
     lacks: list[Unmeasured] = []
-    every = list(damaged)
+    every = [line for line in damaged if line.file.stem in sessions]
     for file in sorted(paths.history_dir().glob("*/*.json")):
         if file.stem not in sessions:
             continue

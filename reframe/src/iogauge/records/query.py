@@ -39,10 +39,15 @@ class Choice:
     name: str = ""
     since: datetime | None = None
     until: datetime | None = None
+    #: Names of sessions; None for all.
+    sessions: Collection[str] | None = None
 
     def condition(self, history: sqlite3.Connection) -> Condition:
         """Return the choice as a condition of rows; raises ValueError as :meth:`of_cases` does."""
-        return every(self.of_cases(history), self.of_time)
+        parts = [self.of_cases(history), self.of_time]
+        if self.sessions is not None:
+            parts.append(among("session", self.sessions))
+        return every(*parts)
 
     def of_cases(self, history: sqlite3.Connection) -> Condition:
         """Return the condition of system and name.

@@ -70,8 +70,6 @@ class Ending:
 
 def _passed(passed: int, unwitnessed: int) -> str:
     """Return how many cases passed, and how many of them on a figure that nothing but the tool confirms."""
-    if not passed:
-        return ""
     text = f"{passed} passed"
     if unwitnessed:
         text += f", {unwitnessed} of them without a second witness"
@@ -165,7 +163,9 @@ class SessionRecords(tuple[Record, ...]):
         besides = [*absent, *problems]
         if not self:
             besides = [*_nothing_measured(lack), *besides]
-        parts = [_passed(passed, sum(map(_is_unwitnessed, counted)))]
+        parts = []
+        if passed:
+            parts.append(_passed(passed, sum(map(_is_unwitnessed, counted))))
         if failed:
             parts.append(f"{sum(failed.values())} failed ({_kinds(failed)})")
         expected = sum(bool(record.expected) for record in self)
@@ -187,7 +187,7 @@ class SessionRecords(tuple[Record, ...]):
             word = Word.PARTLY_PROVEN
         else:
             word = Word.OK
-        sentence = "; ".join(filter(None, parts))
+        sentence = "; ".join(parts)
         if gate:
             sentence += " (gate)"
         shown = tuple(map(visible, besides))

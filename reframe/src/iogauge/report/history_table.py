@@ -1,9 +1,9 @@
-"""Records of the history: chosen ones, the newest of every line, those of some sessions."""
+"""Records of the history: chosen ones, and the newest of every line."""
 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -65,10 +65,9 @@ def by_place(record: Record) -> tuple[list[tuple[int, int, str]], ...]:
 def newest_records(
     folder: Path, choice: query.Choice
 ) -> tuple[list[Record], list[journal.Damaged]]:
-    """Return the newest record of every line in a span of time, by system, partition and case.
+    """Return the newest record of every line in a span of time, by system, partition and case; and the damaged lines.
 
-    The damaged lines are those in the files of their sessions. Raises OSError for a file that cannot be read, and
-    ValueError as :meth:`query.Choice.condition` does.
+    Raises OSError for a file that cannot be read, and ValueError as :meth:`query.Choice.condition` does.
     """
     with closing(query.connect(folder)) as history:
         newest = query.rows(
@@ -78,23 +77,5 @@ def newest_records(
             "GROUP BY line",
         )
         found = _records(folder, history, newest)
-        every = query.damaged(folder, history)
-    sessions = {record.session for record in found}
-    damaged = [line for line in every if line.file.stem in sessions]
+        damaged = query.damaged(folder, history)
     return sorted(found, key=by_place), damaged
-
-
-def of_sessions(
-    folder: Path, names: Collection[str]
-) -> tuple[list[Record], list[journal.Damaged]]:
-    """Return the records of some sessions by time, in whatever files they are, and the damaged lines of their own files.
-
-    Raises OSError for a file that cannot be read.
-    """
-    with closing(query.connect(folder)) as history:
-        of_names = query.among("session", names)
-        condition = query.every(of_names, query.Condition("position = 0"))
-        rows = query.rows(history, "file, start", condition, "ORDER BY time, start")
-        found = _records(folder, history, rows)
-        every = query.damaged(folder, history)
-    return found, [line for line in every if line.file.stem in names]

@@ -112,11 +112,9 @@ def reached_by(folder: Path, system: str, partition: str) -> dict[Way, Figure]:
                 bytes_s=convert(row["median"], row["unit"], "B/s"),
             )
             for way in WAYS:
-                best = reached.get(way)
-                if row["metric"].startswith(f"{way}_") and (
-                    best is None or figure.bytes_s > best.bytes_s
-                ):
-                    reached[way] = figure
+                best = reached.get(way, figure)
+                if row["metric"].startswith(f"{way}_"):
+                    reached[way] = max(best, figure, key=lambda one: one.bytes_s)
     return reached
 
 

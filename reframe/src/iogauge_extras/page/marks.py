@@ -7,7 +7,6 @@ import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
-from datetime import datetime
 from pathlib import Path
 from textwrap import shorten
 from typing import Final
@@ -69,15 +68,15 @@ def _case(place: sqlite3.Row) -> tuple[str, ...]:
 
 
 def read_marks(
-    folder: Path, system: str = "", since: datetime | None = None, name: str = ""
+    folder: Path, choice: query.Choice
 ) -> tuple[list[CaseStatus], list[Damaged]]:
-    """Return the cases of a history by partition and name, with ``since`` those measured later; and its damaged lines.
+    """Return the cases of a history by partition and name that were measured since a time; and its damaged lines.
 
     Raises OSError for a file that cannot be read.
     """
     runs_of: dict[tuple[int, int], list[sqlite3.Row]] = {}
     with closing(query.connect(folder)) as history:
-        chosen = query.Choice(system=system, name=name).of_cases(history)
+        chosen = choice.of_cases(history)
         question = f"SELECT * FROM place WHERE {chosen.text}"
         places = history.execute(question, chosen.values)
         for mine in grouped(places, _case).values():
@@ -86,7 +85,7 @@ def read_marks(
                 runs += history.execute(_NEWEST, (place["id"],))
             runs.sort(key=lambda run: (run["time"], run["file"], run["start"]))
             last = runs[-1]
-            if not since or query.moment(last["time"]) >= since:
+            if not choice.since or query.moment(last["time"]) >= choice.since:
                 runs_of[last["file"], last["start"]] = runs[-RUNS:]
         records = query.records(folder, history, runs_of)
         damaged = query.damaged(folder, history)

@@ -96,7 +96,10 @@ def news_of(alarm: Alarm, records: Iterable[Record], notices: Notices) -> Alarm:
         standing.update(trouble.incidents)
         if any(map(notices.is_news, trouble.incidents)) and not trouble.acknowledged:
             troubles.append(trouble)
-    measured = {(record.where, visible(record.short_name)) for record in records}
+    measured: set[tuple[str, str]] = set()
+    for record in records:
+        for case in ("", visible(record.short_name)):
+            measured.add((record.where, case))
     over = notices.over(standing, measured)
     return replace(alarm, troubles=tuple(troubles), over=tuple(over))
 

@@ -36,13 +36,6 @@ class Incident:
         words = (self.kind, self.where, self.case, self.metric)
         return " ".join(filter(None, words))
 
-    def is_in(self, measured: Collection[tuple[str, str]]) -> bool:
-        """Return whether one of some places and cases would show it."""
-        for where, case in measured:
-            if where == self.where and self.case in ("", case):
-                return True
-        return False
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Notice(untrusted.Plain):
@@ -139,10 +132,11 @@ class Notices:
     def over(
         self, standing: Collection[Incident], measured: Collection[tuple[str, str]]
     ) -> list[Incident]:
-        """Return what was sent, was ``measured`` again, and does not stand any more."""
+        """Return what was sent, was ``measured`` again (place and case), and does not stand any more."""
         found = []
         for incident in self.sent:
-            if incident not in standing and incident.is_in(measured):
+            again = (incident.where, incident.case) in measured
+            if again and incident not in standing:
                 found.append(incident)
         return found
 

@@ -249,7 +249,8 @@ def show_status(
     demand_known(system, name)
     with slips(ValueError, TypeError, OSError):
         start = since or moment("30d")
-        cases, damaged = marks.read_marks(paths.history_dir(), system, start, name)
+        choice = query.Choice(system=system, name=name, since=start)
+        cases, damaged = marks.read_marks(paths.history_dir(), choice)
         warn_of(damaged)
     if not cases and not as_json:
         say(f"no case was measured since {start:%Y-%m-%d}: {paths.history_dir()}")
