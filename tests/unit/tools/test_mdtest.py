@@ -134,7 +134,9 @@ def test_one_iteration():
     assert create.rates["rate"].unit == "ops/s"
     assert create.operations == 200
     assert create.seconds == pytest.approx(200 / 22967.386)
-    assert output.parameters == {"items": 200, "begins_at": 502}
+    trees_s = pytest.approx(0.00759, rel=1e-3)
+    expected = {"items": 200, "begins_at": 502, "trees_s": trees_s}
+    assert output.parameters == expected
 
 
 def test_phases_of_io500_in_executions_of_their_own():

@@ -176,7 +176,8 @@ def _working(execution: Execution) -> tuple[float | None, Tolerance]:
     """Return the seconds in which an execution did hardly more than what it times, at least, and by how much they may
     differ; None if unknown.
 
-    mdtest prints how many files there are when all tasks are connected, and its results at the end.
+    mdtest prints how many files there are when all tasks are connected, and its results at the end. Between them it also
+    makes or removes trees, which it times apart.
     """
     output, case, span = execution.output, execution.case, execution.span
     if output.tool != MDTEST or execution.phase.plan.pauses or span is None:
@@ -191,7 +192,8 @@ def _working(execution: Execution) -> tuple[float | None, Tolerance]:
         worked = execution.counts.seconds - start
     elif done == {"stat"}:
         work = _WORK_OF_STAT
-    return worked, work
+    trees: Any = output.parameters.get("trees_s", 0.0)
+    return worked - trees, work
 
 
 def _moving(execution: Execution) -> tuple[float | None, str]:

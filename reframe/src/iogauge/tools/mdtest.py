@@ -108,8 +108,8 @@ def parse(text: str, ranks: str) -> ToolOutput:
     mdtest began with, or with a stonewall tasks times the greatest count reached (the others catch up). If it took
     their number from the stonewall's status file, the output does not show it.
 
-    ``parameters`` has items (of all tasks), shift ("Shifting ranks by N"), and begins_at, the characters that mdtest has
-    printed when it begins.
+    ``parameters`` has items (of all tasks), shift ("Shifting ranks by N"), begins_at, the characters that mdtest has
+    printed when it begins, and trees_s, the seconds of the trees, each of one directory.
 
     Raises :class:`ToolOutputError` if table or details are missing, cut, damaged, of another run, or not the only ones.
     """
@@ -149,12 +149,15 @@ def parse(text: str, ranks: str) -> ToolOutput:
     of_file = re.search(r"'?-x\b", command) is not None
     counts = [int(work[2]), *(int(most) * tasks for most in hits)]
     details = {phase.name: phase for phase in parse_rank_csv(ranks, tasks)}
-    phases = []
+    phases, trees_s = [], 0.0
     for name, rate in rates.items():
-        if rate > 0 and not name.startswith("Tree"):
+        if rate > 0 and name.startswith("Tree"):
+            trees_s += 1 / rate
+        elif rate > 0:
             phase = _phase(PHASES[name], rate, details)
             certain = not of_file or "creation" in name
             phases.append(_counted(phase, counts, certain))
+    parameters["trees_s"] = trees_s
     if not phases:
         raise ToolOutputError("mdtest: every rate in the table is 0.000: no phase ran")
     return ToolOutput(
