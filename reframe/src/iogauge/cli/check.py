@@ -115,9 +115,8 @@ def _cases(site: SitePlace) -> Iterator[Answer]:
         yield Answer("problem", site.subject, str(mistake))
     yield from against(cases, site.subject, site.here)
     if site.here:
-        for is_seen, lines in at_targets(cases):
-            if is_seen:
-                yield from lines
+        for _, objections in at_targets(cases):
+            yield from objections
 
 
 #: All questions: about what, what is asked, what is expected, and what finds the answers.

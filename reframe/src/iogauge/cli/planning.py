@@ -405,8 +405,8 @@ def plan(arguments: list[str]) -> bool:
             say(line)
     answers = [Answer("problem", "cases", line, _LESS) for _, line in unable]
     answers += against(cases, "cases")
-    for _, lines in at_targets(cases):
-        answers += lines
+    for permitted, lines in at_targets(cases):
+        answers += [permitted, *lines]
     lack = Unmeasured()
     if chosen:
         lack = unmeasured_of(arguments, chosen)
@@ -440,7 +440,7 @@ def against(
         yield Answer("note", subject, line)
 
 
-def at_targets(cases: Iterable[PlannedCase]) -> Iterator[tuple[bool, list[Answer]]]:
+def at_targets(cases: Iterable[PlannedCase]) -> Iterator[tuple[Answer, list[Answer]]]:
     """Yield of each target whether cases may write there, as this host sees it, and what is not in order for them."""
 
     def declared(case: PlannedCase) -> tuple[object, ...]:
@@ -463,13 +463,13 @@ def at_targets(cases: Iterable[PlannedCase]) -> Iterator[tuple[bool, list[Answer
             reason = processes.call_in_time(target, partial(permission.reason, target))
         except (OSError, LustreError) as error:
             text = after(target, getattr(error, "strerror", "") or str(error))
-            yield False, [Answer("problem", subject, text, _ELSEWHERE)]
+            yield Answer("problem", subject, text, _ELSEWHERE), []
             continue
-        lines = [Answer("ok", subject, f"allowed: {reason}")]
+        lines: list[Answer] = []
         findings = [(case, looking.preflight(view, seen, case.order)) for case in group]
         for finding, concerned in plan_table.worst(findings):
             of_cases = ""
             if concerned:
                 of_cases = f" ({some(concerned, 1)})"
             lines += objections(subject, [finding], of_cases)
-        yield True, lines
+        yield Answer("ok", subject, f"allowed: {reason}"), lines
