@@ -20,6 +20,7 @@ from xml.etree import ElementTree
 
 from rich.console import Console
 
+from iogauge.cli.reporting import Asked
 from iogauge.core import yamlfile
 from iogauge.core.measurement import ToolOutput, ToolOutputError
 from iogauge.core.yamlfile import YamlError
@@ -499,7 +500,9 @@ def _alarm(data):
             line for line in lines if isinstance(line, Record)
         )
         damaged = [line for line in lines if isinstance(line, journal.Damaged)]
-        raised = news.collect(file.parent.parent, found, gate=True, damaged=damaged)
+        raised = news.collect(
+            file.parent.parent, Asked(found, damaged=tuple(damaged)), gate=True
+        )
         assert raised.failed or not damaged
         page.page(raised, found).encode()
         cases, _ = marks.read_marks(file.parent.parent, query.Choice())

@@ -5,6 +5,7 @@ import re
 from datetime import timedelta
 from xml.etree import ElementTree
 
+from iogauge.cli.reporting import Asked
 from iogauge.judge.verdict import Verdict
 from iogauge.records import journal
 from iogauge.report.endings import SessionRecords
@@ -26,7 +27,8 @@ def collected(folder, found, newest=1, **options):
         journal.append(folder / "site" / f"{one.session}.jsonl", one.to_line())
     options.setdefault("gate", False)
     mine = SessionRecords(found[len(found) - newest :])
-    return news.collect(folder, mine, **options)
+    asked = Asked(mine, damaged=options.pop("damaged", ()))
+    return news.collect(folder, asked, **options)
 
 
 def test_a_failure_says_case_metric_value_reference_since_and_cause(tmp_path):
@@ -190,10 +192,12 @@ def test_all_unstable_cases_of_a_target_are_one_trouble(tmp_path):
         "IorPosix one, IorPosix two",
         "G17: repeat",
     )
-    plain = news.collect(tmp_path, SessionRecords(both), gate=False)
+    plain = news.collect(tmp_path, Asked(SessionRecords(both)), gate=False)
     assert plain.troubles == () and not plain.failed
     elsewhere = [record(2, 50.0, "FAIL", partition=name) for name in ("a", "b")]
-    several = news.collect(tmp_path, SessionRecords([*both, *elsewhere]), gate=False)
+    several = news.collect(
+        tmp_path, Asked(SessionRecords([*both, *elsewhere])), gate=False
+    )
     assert several.gist.endswith("; also site:a") or several.gist.endswith(
         "; also site:b"
     )

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from iogauge.cli.reporting import Asked
 from iogauge.records import journal, query
 from iogauge.records.record import Record, decode
 from iogauge.report import history_table
@@ -50,7 +51,7 @@ def written(tmp_path_factory, published):
             folder / record.system / f"{record.session}.jsonl", record.to_line()
         )
     found, _ = history_table.newest_records(folder, query.Choice())
-    alarm = news.collect(folder, SessionRecords(found), gate=False)
+    alarm = news.collect(folder, Asked(SessionRecords(found)), gate=False)
     file = folder.with_name("page.html")
     file.write_text(page.page(alarm, found), encoding="utf-8")
     return file

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from iogauge.cli.reporting import Asked
 from iogauge.judge.verdict import Verdict
 from iogauge.records import selected
 from iogauge.records.selected import (
@@ -136,7 +137,7 @@ def test_page_junit_and_alarm_say_the_same_sentence(verdict, gate, tmp_path):
         gate=gate, left_out=(left_out(),), unmatched=("-n X selects no case",)
     )
     ending = found.ending(gate, lack)
-    alarm = news.collect(tmp_path, found, gate=gate, unmeasured=lack)
+    alarm = news.collect(tmp_path, Asked(found, lack), gate=gate)
     assert alarm.ending == ending
     assert str(ending) in alarm.text and ending.remarks[0] in alarm.text
     text = page.page(alarm, found)

@@ -11,6 +11,7 @@ import sys
 import pytest
 
 from e2e.rig import wait_for
+from iogauge.cli.reporting import Asked
 from iogauge.core.measurement import ToolOutputError
 from iogauge.evidence.collect import stage_folder
 from iogauge.plan.stage import SAYS
@@ -88,7 +89,7 @@ def test_the_page_shows_the_bandwidth_over_time_with_its_marks(tmp_path, rounds,
         "outage_s", "UNREFERENCED", unit="s", rounds=[{"fails": 0.5}]
     )
     made = records.record(metrics=[bandwidth, outage])
-    alarm = news.collect(tmp_path, SessionRecords([made]), gate=False)
+    alarm = news.collect(tmp_path, Asked(SessionRecords([made])), gate=False)
     assert page.page(alarm, [made]).count("fails, 0.5 s") == shown
 
 

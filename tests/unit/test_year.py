@@ -7,6 +7,7 @@ import pytest
 from typer.testing import CliRunner
 
 from iogauge.cli import app
+from iogauge.cli.reporting import Asked
 from iogauge.records import journal, query
 from iogauge.report.endings import SessionRecords
 from iogauge.site.extras import Criterion
@@ -61,7 +62,9 @@ def test_a_year_in_fast_motion(tmp_path, monkeypatch):
             continue
         mine = SessionRecords(found)
         known = Notices.read(now)
-        alarm = news.collect(tmp_path / "history", mine, gate=True, notices=known)
+        alarm = news.collect(
+            tmp_path / "history", Asked(mine), gate=True, notices=known
+        )
         said = news.news_of(alarm, mine, known)
         if known.silence is None and (said.troubles or said.over):
             told[day] = [trouble.headline for trouble in said.troubles]
@@ -154,7 +157,7 @@ def test_a_plugin_is_ok_only_on_what_is_new_and_proven(
 ):
     now = BEGIN + timedelta(hours=hours)
     found = SessionRecords([night(0, verdict=verdict)])
-    alarm = news.collect(tmp_path, found, gate=False)
+    alarm = news.collect(tmp_path, Asked(found), gate=False)
     assert nagios.plugin(alarm, found, now)[0] == status
     assert nagios.plugin(alarm, SessionRecords(), now)[0] == 3
 

@@ -10,14 +10,13 @@ from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
 
+from iogauge.cli.reporting import Asked
 from iogauge.core.groups import grouped
 from iogauge.core.text import count, some, visible
 from iogauge.judge.verdict import Verdict
-from iogauge.records import journal, query
+from iogauge.records import query
 from iogauge.records.record import Record
-from iogauge.records.selected import Unmeasured
 from iogauge.report import endings
-from iogauge.report.endings import SessionRecords
 from iogauge.report.outcome import notes_of
 from iogauge.report.ranking import Rank
 from iogauge_extras.page import drifts, failures
@@ -28,24 +27,23 @@ from iogauge_extras.page.trouble import DRIFT, Alarm, Trouble
 
 def collect(
     folder: Path,
-    records: SessionRecords,
+    asked: Asked,
     *,
     gate: bool,
     expected: Iterable[str] = (),
-    damaged: Sequence[journal.Damaged] = (),
-    unmeasured: Unmeasured | None = None,
     span: query.Choice = ALWAYS,
     notices: Notices | None = None,
 ) -> Alarm:
     """Return what the records of some sessions, and the trend of what they measured, have to say.
 
     ``folder`` is the history, ``span`` the part of it that counts. ``expected`` are partitions (``system:partition``) that
-    must have been measured. ``damaged`` are lines of the sessions that are no records: each is a trouble, since it may have
-    been one. ``unmeasured`` is what the sessions were asked for and did not measure. ``notices`` say what is acknowledged.
+    must have been measured. A damaged line is a trouble, since it may have been a record. ``notices`` say what is
+    acknowledged.
 
     In a gate everything but PASS is a trouble. Failures that a second run refuted are not, nor are those that a reference
     says to expect.
     """
+    records, damaged = asked.records, asked.damaged
     history = History(folder, records, span)
     found = failures.of_records(records, history)
     failing = {(t.curve.key, t.metric) for t in found if t.curve}
@@ -63,9 +61,10 @@ def collect(
         problems.append(f"{back} metric(s) had become worse, and are back ({DRIFT})")
     problems += [f"nothing was measured on {trouble.where}" for trouble in absent]
     problems += endings.of_damage(damaged)
-    ending = records.ending(gate, unmeasured, problems)
+    ending = records.ending(gate, asked.unmeasured, problems)
     if troubles and not ending.status:  # a record that contradicts itself
-        ending = records.ending(gate, unmeasured, [f"{len(troubles)} trouble(s)"])
+        problems = [f"{len(troubles)} trouble(s)"]
+        ending = records.ending(gate, asked.unmeasured, problems)
     systems = tuple(sorted({visible(record.system) for record in records}))
     if ending.status and not troubles:
         whole = Trouble(

@@ -36,7 +36,6 @@ from iogauge.site import folders, settings
 from iogauge.site.extras import Receivers
 from iogauge_extras.page import marks, nagios, news, notices
 from iogauge_extras.page.notices import Notice, Notices, stamp
-from iogauge_extras.page.past import ALWAYS
 from iogauge_extras.page.trouble import TEST, Alarm
 
 if TYPE_CHECKING:
@@ -126,26 +125,14 @@ def _looked_at(
     asked = Asked()
     if names or not expected:
         asked = sessions_of(names)
-    return asked, _alarm_of(asked, gate or asked.gate, known, expected)
-
-
-def _alarm_of(
-    asked: Asked,
-    gate: bool,
-    known: Notices,
-    expected: Iterable[str] = (),
-    span: query.Choice = ALWAYS,
-) -> Alarm:
-    return news.collect(
+    alarm = news.collect(
         paths.history_dir(),
-        asked.records,
-        gate=gate,
+        asked,
+        gate=gate or asked.gate,
         expected=expected,
-        damaged=asked.damaged,
-        unmeasured=asked.unmeasured,
-        span=span,
         notices=known,
     )
+    return asked, alarm
 
 
 def _silence(span: tuple[str, str], notice: Notice) -> None:
@@ -259,7 +246,8 @@ def show_status(
         return
     newest = sorted((case.newest for case in cases), key=lambda record: record.time)
     known = Notices.read(datetime.now(timezone.utc))
-    alarm = _alarm_of(Asked(SessionRecords(newest)), False, known)
+    asked = Asked(SessionRecords(newest))
+    alarm = news.collect(paths.history_dir(), asked, gate=False, notices=known)
     cases = marks.gravest_first(cases, alarm.troubles)
     if as_json:
         typer.echo(marks.marks_json(cases, alarm.ending))
@@ -305,7 +293,9 @@ def report(
 
     known = Notices.read(datetime.now(timezone.utc))
     span = query.Choice(since=since, until=until)
-    alarm = _alarm_of(asked, asked.gate, known, span=span)
+    alarm = news.collect(
+        paths.history_dir(), asked, gate=asked.gate, span=span, notices=known
+    )
     return alarm.ending, page(alarm, asked.records)
 
 
