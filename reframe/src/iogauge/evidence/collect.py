@@ -169,10 +169,8 @@ def _complete(
 
     Raises :class:`ToolOutputError` without any, or for a damaged line.
     """
-    expected = []
-    for _, name in runs:
-        if name in (files.VIEW, *files.FACTS):
-            expected.append(name)
+    looks = (files.VIEW, *files.FACTS)
+    expected = [name for _, name in runs if name in looks]
     for repetition, phase in plan.in_order:
         if phase.access.evict:
             expected.append(files.evict_stem(phase.name, repetition))

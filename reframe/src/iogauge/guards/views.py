@@ -405,10 +405,8 @@ class Execution:
         run, opened = self.run, self.case.evidence.opened
         if run and not self.counts.of_tasks:
             return run.started, run.ended
-        lines = []
-        for line in self.counts.witnesses:
-            if opened and line.host == opened.host:
-                lines.append(line)
+        here = opened.host if opened else ""
+        lines = [line for line in self.counts.witnesses if line.host == here]
         if not lines:
             return None
         began = min(line.started for line in lines)
