@@ -1057,6 +1057,13 @@ def test_g4_confirms_no_seconds_that_are_shorter_than_five_times_what_may_be_mis
         assert g4({"reported": 6.0, "ran": 7.0, **long}).outcome is OK
 
 
+def test_g4_confirms_no_seconds_at_which_nobody_looked_for_a_second():
+    """Seen on NFS, on a node without an idle processor: a wrapper divided the seconds by 1.3."""
+    seen = {"reported": 3.2428, "ran": 9.18, "moving": 2.375}
+    assert g4({**seen, "unseen": 0.99}).outcome is OK
+    assert g4({**seen, "unseen": 1.504}).outcome is WARN
+
+
 # --- G20: connections to the servers --------------------------------------------------------------
 
 

@@ -17,6 +17,7 @@ from iogauge.core.measurement import Phase, Quantity, ToolOutput, ToolOutputErro
 from iogauge.core.paths import JOB_FILES
 from iogauge.evidence import task_counters
 from iogauge.evidence.times import (
+    longest_unasked,
     seconds_of_activity,
     seconds_of_asking,
     seconds_of_files,
@@ -293,6 +294,16 @@ def test_what_a_task_asked_for_before_and_after_is_not_of_this_execution():
         2.8, abs=0.21
     )
     assert seconds_of_asking(looks, (20, 21), {"read"}) is None
+
+
+def test_how_long_nobody_looked_at_what_a_task_asked_for():
+    """Seen on NFS: the agent had no processor while a fifth of the data moved."""
+    looks = [(3583.302, 5221), (3584.806, 20979277), (3585.028, 34610765)]
+    looks += [(3585.867, 57679437), (3586.923, 78650957), (3589.0, 100675526)]
+    seen = [Instant(time, 0, written) for time, written in looks]
+    assert longest_unasked(seen, (3579.67, 3588.85), {"write"}) > 1.5
+    assert longest_unasked(seen, (3579.67, 3588.85), {"read"}) == 0
+    assert longest_unasked([], (0, 1), {"write"}) == 0
 
 
 def test_the_recorder_says_when_a_tool_printed(tmp_path, monkeypatch):

@@ -43,15 +43,29 @@ def seconds_of_asking(
     The time from the last bytes before a pause to the first bytes after it does not count. A short time is taken off
     for each pause that is too short to be seen.
     """
-    counts = []
-    for instant in instants:
-        asked = Reading(instant.read, instant.written)
-        counts.append((instant.time, sum(map(asked.way, ways))))
-    mine = _of_execution(counts, span)
+    mine = _asked(instants, span, ways)
     seconds = _seconds_of(mine, span, mine[-1][1] - STARTING_BYTES, rests=phases - 1)
     if seconds is None:
         return None
     return max(0.0, seconds - _REST_S * (phases - 1))
+
+
+def longest_unasked(
+    instants: Sequence[Instant], span: tuple[float, float], ways: Collection[str]
+) -> float:
+    """Return the longest time between two looks in which the first task asked for a tenth of its bytes."""
+    return longest_unseen(_asked(instants, span, ways), span)
+
+
+def _asked(
+    instants: Sequence[Instant], span: tuple[float, float], ways: Collection[str]
+) -> list[tuple[float, int]]:
+    """Return the looks at the bytes that the first task asked for in an execution."""
+    counts = []
+    for instant in instants:
+        asked = Reading(instant.read, instant.written)
+        counts.append((instant.time, sum(map(asked.way, ways))))
+    return _of_execution(counts, span)
 
 
 def _of_execution(

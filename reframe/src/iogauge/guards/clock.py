@@ -51,6 +51,7 @@ _SECONDS = Guard(
     "INVALID. mdtest works from the line with the number of its files to its results. While it makes or removes files, the inodes in "
     "use say for how long, where they are counted (G19); XFS says it of new files alone. If only the run time bounds the seconds of all executions, you get a "
     "remark. The same holds if the bytes moved and the files changed for less than a second, and mdtest worked for less than five. If the first node did not look at its devices for a second while a tenth of the bytes moved, its looks are lost. "
+    "Such looks at the first task confirm nothing. "
     "On a node that others keep busy, a contradiction is CONTAMINATED: there a healthy tool "
     "waits for a processor.",
 )
@@ -62,6 +63,7 @@ def reported_seconds(
     ran: float | None = None,
     moving: float | None = None,
     source: str = "",
+    unseen: float = 0.0,
     changing: float | None = None,
     asked: float | None = None,
     working: float | None = None,
@@ -70,7 +72,8 @@ def reported_seconds(
     """Return the seconds of an execution, with the bounds of all that saw it, None if nobody did.
 
     ``ran`` lies between start and end of its processes. ``moving`` lies between the first and the last bytes on the
-    devices, or that a task passed to the kernel, at least; ``source`` says who saw it. ``changing``: its files were made or
+    devices, or that a task passed to the kernel, at least; ``source`` says who saw it, but for ``unseen`` seconds in which a
+    tenth of them moved. ``changing``: its files were made or
     removed, at least. ``working``: it did hardly more than what it times, see ``work``. It was told to run for ``asked``.
     """
     bounds: list[Bounds] = []
@@ -83,7 +86,7 @@ def reported_seconds(
         bounds.append(Bounds(saw, most=CLOCK.most(ran), firm=True))
     if moving is not None:
         saw = f"its bytes moved for {format_seconds(moving)}{because(source)}"
-        is_exact = moving >= _CONFIRMS * _LOOK_S
+        is_exact = moving >= _CONFIRMS * _LOOK_S > unseen
         bounds.append(Bounds(saw, SECONDS.least(moving), exact=is_exact))
     if changing is not None:
         saw = f"the inodes in use changed for {format_seconds(changing)}"
@@ -159,12 +162,13 @@ def _figure(execution: Execution) -> ReportedFigure:
     ran = None
     if counts.witnesses:
         ran = counts.seconds
-    moving, source = _moving(execution)
+    moving, source, unseen = _moving(execution)
     return reported_seconds(
         output.timed,
         ran=ran,
         moving=moving,
         source=source,
+        unseen=unseen,
         changing=_changing(execution),
         asked=time_limit_s(output),
         working=working,
@@ -196,13 +200,15 @@ def _working(execution: Execution) -> tuple[float | None, Tolerance]:
     return worked - trees, work
 
 
-def _moving(execution: Execution) -> tuple[float | None, str]:
-    """Return the seconds in which an execution's bytes moved on the first node, None if unknown, and who saw it."""
-    asking = _asking(execution)
+def _moving(execution: Execution) -> tuple[float | None, str, float]:
+    """Return the seconds in which an execution's bytes moved on the first node, None if unknown, who saw it, and for
+    how long nobody did.
+    """
+    asking, unseen = _asking(execution)
     counted = _moving_on_devices(execution)
     if counted is not None and counted > (asking or 0.0):
-        return counted, "counted on the devices"
-    return asking, "asked for by its first task"
+        return counted, "counted on the devices", 0.0
+    return asking, "asked for by its first task", unseen
 
 
 def _moving_on_devices(execution: Execution) -> float | None:
@@ -247,8 +253,9 @@ def _changing(execution: Execution) -> float | None:
     return times.seconds_of_files(case.evidence.moved, span, files)
 
 
-def _asking(execution: Execution) -> float | None:
-    """Return the seconds in which the first task of the first node passed its data to the kernel; None if unknown.
+def _asking(execution: Execution) -> tuple[float | None, float]:
+    """Return the seconds in which the first task of the first node passed its data to the kernel, None if unknown, and
+    the longest time of them in which nobody looked.
 
     A tool may rest between two phases that it runs in one execution.
     """
@@ -259,8 +266,9 @@ def _asking(execution: Execution) -> float | None:
         # What makes files may also write data to them; without data nothing is known. IO500 does all of this.
         ways = {"read", "write"}
     if span is None or not ways:
-        return None
+        return None, 0.0
     if execution.phase.plan.pauses or not execution.synchronous:
-        return None
+        return None, 0.0
     asked = execution.case.evidence.asked
-    return times.seconds_of_asking(asked, span, ways, phases=output.stretches)
+    seconds = times.seconds_of_asking(asked, span, ways, phases=output.stretches)
+    return seconds, times.longest_unasked(asked, span, ways)
