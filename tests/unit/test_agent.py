@@ -27,7 +27,6 @@ from support.lustre.kernel import kernel
 from support.orders import job_order
 from support.project import TESTS
 from support.shell import completed
-from support.tables import table
 
 PROGRAMS = TESTS / "support" / "lustre"
 
@@ -58,7 +57,20 @@ def opened():
     return json.loads(Path("open.json").read_text())
 
 
-@table
+@pytest.mark.parametrize(
+    "change, why",
+    [
+        ({"type": "lustre"}, "G9 identity: "),
+        ({"source": "elsewhere"}, "G9 identity: "),
+        ({"uuid": "12345678-1234-1234-1234-123456789abc"}, "G9 identity: "),
+        ({"held_bytes": 1 << 60}, "G13 room: "),
+        ({"max_fill": 0.0}, "G13 room: "),
+        ({"max_of_free": 0.0}, "limits.max_of_free"),
+        ({"files": 1 << 50}, "G14 inodes: "),
+        ({"target": "/no/such/place"}, "/no/such/place"),
+        ({"session": "../x"}, "is not a name"),
+    ],
+)
 def test_a_target_that_will_not_do_is_refused(target, capsys, change, why):
     assert agent.main(["open", case(target, **change)]) == REFUSED == 3
     assert any(why in reason for reason in opened()["refused"])
@@ -72,7 +84,15 @@ def test_a_link_in_the_way_is_a_refusal(target, tmp_path):
     assert "symbolic links are not followed" in opened()["refused"][0]
 
 
-@table
+@pytest.mark.parametrize(
+    "kind, beneath, exact",
+    [
+        ("xfs", "", True),
+        ("nfs4", "", False),
+        ("overlay", "ext4", True),
+        ("overlay", "zfs", False),
+    ],
+)
 def test_an_overlay_counts_as_what_is_below_it(kind, beneath, exact, monkeypatch):
     """ZFS says only later how many inodes are in use."""
     monkeypatch.setattr(lead_agent, "upper_of", lambda _: "/u")
@@ -199,13 +219,23 @@ def test_each_node_writes_what_it_emptied(disk):
 # --- a path that only the job knows ---------------------------------------------------------------
 
 
-@table
+@pytest.mark.parametrize(
+    "path, value, expanded",
+    [
+        ("$DW_JOB_STRIPED/a/b", "/dw/1", "/dw/1/a/b"),
+        ("/a/$DW_JOB_STRIPED", "/dw/1", "/a/$DW_JOB_STRIPED"),
+        ("$DW_JOB_STRIPED.x/a", "/dw/1", "$DW_JOB_STRIPED.x/a"),
+        ("/plain", "/dw/1", "/plain"),
+    ],
+)
 def test_only_a_variable_in_front_is_expanded(monkeypatch, path, value, expanded):
     monkeypatch.setenv("DW_JOB_STRIPED", value)
     assert paths.expand(path) == expanded
 
 
-@table
+@pytest.mark.parametrize(
+    "value, why", [(None, "not set"), ("", "not set"), ("a/b", "'a/b'")]
+)
 def test_a_variable_without_a_path_is_a_refusal_that_names_it(
     target, monkeypatch, capsys, value, why
 ):
@@ -262,7 +292,22 @@ def lustre(target, tmp_path, monkeypatch):
     return target
 
 
-@table
+@pytest.mark.parametrize(
+    "variable, value, why",
+    [
+        ("LFS_INACTIVE", "2", "G12 health: inactive: lustre-OST0002_UUID"),
+        (
+            "LFS_NO_CREATE",
+            "1",
+            "G12 health: new files land elsewhere than on lustre-OST0001_UUID",
+        ),
+        ("LFS_FULL", "3", "G13 storage targets: lustre-OST0003_UUID: 1008 KiB free"),
+        ("LFS_QUOTA", "1000 1024 0 0", "G14 quota: quota of user"),
+        ("LFS_QUOTA", "2000 0 0 0 1024 expired", "G14 quota: quota of user"),
+        ("LFS_MOUNT", "", "lfs df {}: exit status 95: df:{} Not a Lustre filesystem"),
+        ("PATH", "/nowhere", "lfs cannot be run on"),
+    ],
+)
 def test_a_striped_target_that_will_not_do_is_refused(
     lustre, monkeypatch, variable, value, why
 ):

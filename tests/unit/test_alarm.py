@@ -5,6 +5,8 @@ import re
 from datetime import timedelta
 from xml.etree import ElementTree
 
+import pytest
+
 from iogauge.cli.reporting import Asked
 from iogauge.judge.verdict import Verdict
 from iogauge.records import journal
@@ -17,7 +19,6 @@ from iogauge_extras.probe.slowdown import Line
 from support.records import FIRST as BEGIN
 from support.records import metric
 from support.records import night as record
-from support.tables import table
 
 NASTY = "<script>alert(1)</script> \x1b[31m `ls` & \"x\" 'y'"
 
@@ -108,7 +109,15 @@ def test_a_drift_within_the_reference_is_an_alarm(tmp_path):
     )
 
 
-@table
+@pytest.mark.parametrize(
+    ("before", "last", "fell"),
+    [
+        ([100, 101, 99, 100, 102], 60, True),
+        ([100, 101, 99, 100, 102], 80, False),  # a quarter is the least loss
+        ([100, 60, 99, 100, 102], 45, False),  # they differ as much among themselves
+        ([100, 101, 99, 100], 60, False),  # too few
+    ],
+)
 def test_a_fall_before_there_are_runs_for_a_trend_is_an_alarm(
     tmp_path, before, last, fell
 ):

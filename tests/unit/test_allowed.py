@@ -12,7 +12,6 @@ from iogauge.node.view import look
 from iogauge.workspace import permission
 from iogauge.workspace.permission import MARKER, Marker, NotAllowed, Place
 from support.shell import as_user
-from support.tables import table
 
 LUSTRE = Mount(7, "/scratch", "10.0.0.1@o2ib:/scratch", "lustre", "rw")
 DISK = Mount(1, "/", "/dev/sda1", "ext4", "rw")
@@ -109,13 +108,31 @@ def test_a_marker_that_fits(source):
     assert permission.parse_marker(marker.to_yaml()) == marker
 
 
-@table
+@pytest.mark.parametrize(
+    "text, why",
+    [
+        ("type: ext4", "is lustre from .*allows ext4 from anywhere"),
+        ("source: 10.0.0.2@o2ib:/scratch", "allows any type"),
+        (
+            "uuid: scratch@10.0.0.9@o2ib",
+            "was written for scratch@10.0.0.9.*allow --replace",
+        ),
+    ],
+)
 def test_a_marker_that_does_not_fit_refuses_the_owner_too(text, why):
     marker = permission.parse_marker(text)
     refused(why, place(marker=marker, uuid="scratch@10.0.0.1@o2ib"))
 
 
-@table
+@pytest.mark.parametrize(
+    "text, why",
+    [
+        ("users: [alice]", "users: unknown"),
+        ("alice", "expected lines"),
+        ("type:", "type is None"),
+        ("type: a\ntype: b", "line:2: key .type. stands here a second time"),
+    ],
+)
 def test_a_marker_with_a_mistake_allows_nothing(text, why):
     with pytest.raises(ValueError, match=why):
         permission.parse_marker(text)
@@ -264,7 +281,9 @@ def test_only_root_and_the_owner_can_allow():
         assert os.listdir(name) == []
 
 
-@table
+@pytest.mark.parametrize(
+    "mode, said", [(0o777, True), (0o1777, False), (0o2770, False), (0o755, False)]
+)
 def test_where_everybody_can_swap_directories_that_is_said(top, mode, said):
     top.chmod(mode)
     assert (f"chmod +t {top}" in permission.reason(str(top))) is said

@@ -7,7 +7,6 @@ import pytest
 from iogauge.node import btrfs, layers
 from iogauge.node.kinds import Below
 from iogauge.node.mounts import Mount
-from support.tables import table
 
 
 class Tree:
@@ -187,7 +186,15 @@ def test_a_client_of_servers_has_no_block_device_below_whatever_its_number(tree,
     )
 
 
-@table
+@pytest.mark.parametrize(
+    "name, files, memory",
+    [
+        ("zram0", {}, "zram0, compressed memory"),
+        ("nullb0", {}, "nullb0, which keeps nothing"),
+        ("dm-4", {"dm__uuid": "zero"}, "dm-4, which maps to no device"),
+        ("sdq", {"device__model": "scsi_debug"}, "sdq, a disk in memory (scsi_debug)"),
+    ],
+)
 def test_a_disk_in_memory_is_memory_and_no_disk(tree, name, files, memory):
     tree.device(name, "240:0", **files)
     tree.device("md1", "9:1", f"sda {name}")
@@ -197,7 +204,15 @@ def test_a_disk_in_memory_is_memory_and_no_disk(tree, name, files, memory):
         assert (found.memory, "240:0" in found.disks) == (reason, False)
 
 
-@table
+@pytest.mark.parametrize(
+    "name, folder",
+    [
+        ("pmem0", "LNXSYSTM:00/ndbus0/block"),
+        ("nvme0n1", "virtual/nvme-subsystem/nvme-subsys0"),
+        ("rbd0", "rbd/0/block"),
+        ("vda", "pci0/virtio1/block"),
+    ],
+)
 def test_a_disk_is_storage(tree, name, folder):
     tree.device(name, "240:0", folder=folder)
     tree.mount("/m", "ext4", "240:0")
@@ -216,7 +231,16 @@ def test_a_device_that_something_else_serves_proves_nothing(tree, name):
     assert (found.fsync, found.memory, found.disks) == (found.cached, "", ())
 
 
-@table
+@pytest.mark.parametrize(
+    "kind, memory, cached, fsync",
+    [
+        ("tmpfs", "loop0 on tmpfs at /back", True, False),
+        ("fuse.sshfs", "", True, True),
+        ("zfs", "", True, False),
+        ("nfs4", "", False, False),
+        ("lustre", "", False, False),
+    ],
+)
 def test_a_loop_device_is_as_good_as_the_file_system_of_its_file(
     tree, kind, memory, cached, fsync
 ):
@@ -241,7 +265,17 @@ def upper(tree, point, directory):
     )
 
 
-@table
+@pytest.mark.parametrize(
+    "kind, option, cache, proves",
+    [
+        ("ext4", "nobarrier", "write back", False),
+        ("ext3", "barrier=0", "write back", False),
+        ("f2fs", "fsync_mode=nobarrier", "write back", False),
+        ("ext4", "barrier", "write back", True),
+        # There is no cache that would have to be emptied.
+        ("ext4", "nobarrier", "write through", True),
+    ],
+)
 def test_fsync_without_barriers_proves_nothing(tree, kind, option, cache, proves):
     tree.device("sdz", "8:96", folder="pci0/ata1/block", queue__write_cache=cache)
     tree.mount("/m", kind, "8:96", f"rw,{option}")
@@ -256,7 +290,17 @@ def test_fsync_without_barriers_proves_nothing(tree, kind, option, cache, proves
     assert (tree.resolve("/over").fsync == "") is proves
 
 
-@table
+@pytest.mark.parametrize(
+    "upper, disk, proves",
+    [
+        ("write through", "write back", False),
+        ("write back", "write back", True),
+        ("write through", "write through", True),
+        # The kernel does not tell.
+        ("write through", "", True),
+        ("", "write back", True),
+    ],
+)
 def test_a_device_that_hands_no_flush_on_proves_no_fsync(tree, upper, disk, proves):
     tree.device("sdz", "8:96", folder="pci0/ata1/block", queue__write_cache=disk)
     tree.mount("/m", "ext4", "8:96")
@@ -318,7 +362,13 @@ def test_copies_of_btrfs(flags, whole, copies):
     assert btrfs.copies(flags, whole) == copies
 
 
-@table
+@pytest.mark.parametrize(
+    "kind, attributes, reason",
+    [
+        ("ext4", 0x800, "ext4 encrypts what lies here (fscrypt)"),
+        ("f2fs", 0x4, "f2fs compresses what lies here (chattr +c)"),
+    ],
+)
 def test_o_direct_that_is_accepted_and_not_honoured(
     tree, monkeypatch, kind, attributes, reason
 ):
@@ -327,7 +377,23 @@ def test_o_direct_that_is_accepted_and_not_honoured(
     assert tree.resolve("/m").o_direct == reason
 
 
-@table
+@pytest.mark.parametrize(
+    "mounted, kind, believed",
+    [
+        ("/ /sys", "sysfs", True),
+        ("/ /sys/fs/cgroup", "tmpfs", True),
+        ("/sys /proc/sys", "proc", True),
+        ("/ /sys/dev/block", "tmpfs", False),
+        # The kernel's own directory of another disk.
+        (
+            "/devices/pci0/ata1/block/sdb /sys/devices/pci0/ata1/block/sda",
+            "sysfs",
+            False,
+        ),
+        ("/f /sys/devices/pci0/ata1/block/sda/queue/write_cache", "ext4", False),
+        ("/ /sys", "tmpfs", False),
+    ],
+)
 def test_a_device_counts_as_what_the_kernel_itself_shows_of_it(
     tree, mounted, kind, believed
 ):
@@ -340,7 +406,23 @@ def test_a_device_counts_as_what_the_kernel_itself_shows_of_it(
         assert found.fsync == found.cached
 
 
-@table
+@pytest.mark.parametrize(
+    "kind, options, attributes, reason",
+    [
+        ("zfs", "rw", 0, "zfs"),
+        ("btrfs", "rw,compress=zstd:3,ssd", 0, "btrfs compress=zstd:3"),
+        ("btrfs", "rw,compress=no", 0, ""),
+        (
+            "btrfs",
+            "rw",
+            4,
+            "btrfs, which compresses what lies here (chattr +c or btrfs property)",
+        ),
+        ("f2fs", "rw,compress_extension=*", 0, "f2fs compress_extension=*"),
+        ("f2fs", "rw,compress_extension=txt", 0, ""),
+        ("ext4", "rw", 4, ""),
+    ],
+)
 def test_what_makes_data_smaller_is_named(
     tree, monkeypatch, kind, options, attributes, reason
 ):
@@ -349,7 +431,14 @@ def test_what_makes_data_smaller_is_named(
     assert tree.resolve("/m").compresses == reason
 
 
-@table
+@pytest.mark.parametrize(
+    "upper_uuid, lower_uuid, reason",
+    [
+        ("VDO-1f", "", "dm-vdo"),
+        ("LVM-abc", "LVM-x-vpool", "dm-vdo"),
+        ("LVM-abc", "LVM-d", ""),
+    ],
+)
 def test_a_device_that_makes_data_smaller_is_named(
     tree, upper_uuid, lower_uuid, reason
 ):

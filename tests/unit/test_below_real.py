@@ -14,7 +14,6 @@ from iogauge.node.lustre.quotas import project_of
 from iogauge.node.view import look
 from support.devices import MIB, Devices, encryption, overlay, run, unmount
 from support.shell import as_user
-from support.tables import table
 
 pytestmark = [
     pytest.mark.needs_loop,
@@ -172,7 +171,7 @@ def test_o_direct_that_reads_from_the_page_cache_is_named(
     assert copies[0] * 0.9 <= written <= copies[1] * 1.5
 
 
-@table
+@pytest.mark.parametrize("profile, count, copies", [("dup", 1, 2), ("raid1", 2, 2)])
 def test_copies_of_btrfs(devices, profile, count, copies):
     loops = [devices.loop(devices.image(f"image{n}")) for n in range(count)]
     words = ["-d", profile, "-m", "single", *map(str, loops[1:])]
@@ -210,7 +209,13 @@ def test_an_ordinary_user_sees_the_same_below_a_closed_directory(
     assert as_user(65534, lambda: repr(below(point))) == repr(found)
 
 
-@table
+@pytest.mark.parametrize(
+    "options, attribute, reason",
+    [
+        ("compress=zstd", (), "btrfs compress=zstd:3"),
+        ("rw", ("btrfs", "property"), "chattr +c or btrfs property"),
+    ],
+)
 def test_btrfs_that_compresses_is_named(devices, options, attribute, reason):
     """Random data, which G18 demands of it, are read from the device; others are not."""
     point = devices.made("btrfs", devices.loop(devices.image("image")), options)

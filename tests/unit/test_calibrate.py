@@ -27,7 +27,6 @@ from iogauge_extras.history.runs import (
 from iogauge_extras.history.statistics import bound
 from iogauge_extras.history.yamledit import put
 from support import records
-from support.tables import table
 
 START = datetime(2026, 9, 1, 3, 0, tzinfo=timezone.utc)
 TODAY = date(2026, 11, 21)
@@ -109,7 +108,33 @@ def following(old, **given):
     return follow(words.pop("baseline", HERE), old, **words)
 
 
-@table
+@pytest.mark.parametrize(
+    ("old", "given", "new"),
+    [
+        (None, {}, [1000, -0.07, None, "MiB/s"]),
+        ([800, -0.1, None, "MiB/s"], {}, [1000, -0.07, None, "MiB/s"]),
+        ([800, -0.1, 0.5, "MiB/s"], {}, [1000, -0.07, 0.5, "MiB/s"]),
+        (
+            [960, 0, None, "MiB/s"],
+            {},
+            [1000, -0.04, None, "MiB/s"],
+        ),  # the bound stays at 960
+        ([1000, -0.15, None, "MiB/s"], {}, [1000, -0.07, None, "MiB/s"]),
+        ([1000, -0.15, None, "MiB/s"], {"calibrated": True}, None),
+        ([1002, -0.01, None, "MiB/s"], {}, None),
+        (
+            [1002, -0.01, None, "MiB/s"],
+            {"lower": "old disks"},
+            [1000, -0.07, None, "MiB/s"],
+        ),
+        (
+            [2000, -0.01, None, "MiB/s"],
+            {"lower": "old disks"},
+            [1000, -0.07, None, "MiB/s"],
+        ),
+        ([800, -1, 0.5, "MiB/s"], {}, [1000, -0.07, 0.5, "MiB/s"]),
+    ],
+)
 def test_what_becomes_of_a_reference(old, given, new):
     assert following(old, **given) == new
 
@@ -234,7 +259,18 @@ def test_what_an_anchor_shares_is_not_touched():
             put(text, ("A", key, "m"), [2, 0, 0, "s"])
 
 
-@table
+@pytest.mark.parametrize(
+    ("text", "gone", "new"),
+    [
+        ("A:\n  d:    {m:  [1,0,0,s]}\n", ["  d:    {m:  [1,0,0,s]}"], ["  d:    {m: [2, 0, 0, s]}"]),
+        ("A:\n    d:\n        m:\n        - 1\n        - s\n\n# next\nB:   1\n",
+         ["        m:", "        - 1", "        - s"], ["        m: [2, 0, 0, s]"]),
+        ("A: {d: {m: [1, 0,\n  0, s] }, e: {}}", ["A: {d: {m: [1, 0,", "  0, s] }, e: {}}"], ["A: {d: {m: [2, 0, 0, s] }, e: {}}"]),
+        ("A: {d: {}}  # own\nB: >-\n  a\n", ["A: {d: {}}  # own"], ["A: {d: {m: [2, 0, 0, s]}}  # own"]),
+        ("# head\nB: |\n  a\n\n  b\n", [], ["A:", "  d:", "    m: [2, 0, 0, s]"]),
+        ("", [], ["A:", "  d:", "    m: [2, 0, 0, s]"]),
+    ],
+)  # fmt: skip
 def test_only_the_lines_of_a_value_change(text, gone, new):
     assert changed_lines(text, put(text, ("A", "d", "m"), [2, 0, 0, "s"])) == (
         gone,

@@ -25,7 +25,6 @@ from iogauge_extras.clients.meeting import judge_semantics, judged
 from iogauge_extras.clients.questions import QUESTIONS, unclaimed
 from iogauge_extras.clients.semantics_check import KEPT, parse
 from support.extras import EXTRAS
-from support.tables import table
 
 CLIENT = ["/bin/sh", str(JOB_FILES / "agent.sh"), sys.executable, "client"]
 
@@ -92,7 +91,14 @@ def seat(tmp_path, monkeypatch):
         yield client
 
 
-@table
+@pytest.mark.parametrize(
+    ("count", "more", "told"),
+    [
+        (199, "", "0 torn lines, and 1 of 400 not at all: 0 199"),
+        (200, "0 1\n0\n1 7\n", "3 torn lines, and 0 of 400"),
+        (200, "", ""),
+    ],
+)
 def test_lines_that_are_lost_or_torn(seat, tmp_path, count, more, told):
     lines = [f"0 {number} ".ljust(63, ".") + "\n" for number in range(count)]
     (tmp_path / "appended").write_text("".join(lines) + more)
@@ -121,7 +127,13 @@ def test_names_without_a_single_winner_and_names_that_lack(seat, tmp_path):
     assert first.list_or_fill() == "4 names lack, 0 come twice, of 396"
 
 
-@table
+@pytest.mark.parametrize(
+    ("second", "state", "why"),
+    [
+        ("rw,flock", "does not hold", "n1: mounted with localflock"),
+        ("rw,localflock", "not claimed", "n1, n2: mounted with localflock"),
+    ],
+)
 def test_a_lock_is_not_claimed_if_no_client_claims_it(second, state, why):
     """One client of two has localflock: the locks of the other one exclude nobody there."""
     seen = {}
@@ -179,7 +191,7 @@ def test_a_launcher_that_complains_is_quoted():
         pass
 
 
-@table
+@pytest.mark.parametrize(("pause", "apart"), [(1.5, 0), (0.0, -5), (0.0, 5)])
 def test_only_a_clock_that_must_be_wrong_is(pause, apart):
     """A busy client answers late, which is no fault of its clock."""
     here, there = socket.socketpair()
@@ -216,7 +228,20 @@ def test_a_file_system_of_several_networks_is_the_declared_one():
         assert list(health.compare(seen, target)) == []
 
 
-@table
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"version": "Lustre 2.15.4"}, "client: Lustre 2.15.4; the others have Lustre 2.17.0"),
+        ({"options": "localflock,rw"}, "mount options: localflock; the others have flock"),
+        ({"problem": "does not answer in 2 s (df, ls)"}, "/scratch does not answer in 2 s (df, ls)"),
+        ({"free": 0.25}, "sees 25.0% of the space free, most see 50.0%"),
+        ({"inodes": 0.4}, "sees 40.0% of the inodes free, most see 90.0%"),
+        ({"apart": ["scratch-OST0002"]}, "not connected to scratch-OST0002"),
+        ({"ahead": 9.5}, "its clock is +9.5 s from the asking host's, most are +0.0 s"),
+        ({"source": "10.0.0.9@tcp:/old"}, "the site declares 10.0.0.1@tcp:/scratch"),
+        ({"log": ["LustreError: 11-0: evicted"]}, "the kernel's log: LustreError"),
+    ],
+)  # fmt: skip
 def test_one_client_of_four_that_is_otherwise_is_named_with_what_it_has(change, told):
     target = Target(path="/scratch", type="lustre", source="10.0.0.1@tcp:/scratch")
     clients = {f"n{number}": view() for number in range(4)}
@@ -252,7 +277,14 @@ device srv2:/x mounted on /data/x with fstype nfs statvers=1.1
 """
 
 
-@table
+@pytest.mark.parametrize(
+    ("now", "told"),
+    [
+        ("4 0 0 103 99", "; no reply from srv2 to 3 requests on a connection that was made anew 2 times"),
+        ("2 0 0 103 100", ""),
+        ("2 0 9 100 99", ""),
+    ],
+)  # fmt: skip
 def test_a_server_of_nfs_that_leaves_requests_without_a_reply_is_named(now, told):
     other = STATISTICS.replace("srv2:/x", "srv2:/y").partition("device srv2")[2]
     before = f"{STATISTICS}device srv2{other}"
@@ -270,7 +302,9 @@ KERNEL_LOG = """\
 4,532,2197750000,-;nfs: server srv2 OK"""
 
 
-@table
+@pytest.mark.parametrize(
+    ("server", "rows"), [("srv", 0), ("srv2", 3), ("10.88.0.5", 0)]
+)
 def test_the_kernels_log_of_another_server_is_no_complaint(server, rows):
     assert len(client.complaints(KERNEL_LOG, f"{server}:/data", "nfs4")) == rows
 
@@ -316,7 +350,14 @@ def test_what_a_client_made_goes_when_another_one_has_gone(tmp_path):
     assert os.listdir(tmp_path) == []
 
 
-@table
+@pytest.mark.parametrize(
+    ("path", "more", "told"),
+    [
+        ("/nowhere", {}, "/nowhere cannot be looked at: No such file or directory"),
+        ("/proc", {}, "they have no directory to meet in: "),
+        ("/proc", {"interface": "none0"}, "not all answered: "),
+    ],
+)
 def test_what_clients_cannot_do_at_all_is_an_answer(path, more, told):
     problems = [row.text for row in asked(path, **more) if row.state == "problem"]
     assert any(told in text for text in problems), problems
@@ -373,7 +414,9 @@ def test_the_share_that_is_kept_leaves_out_what_is_not_claimed():
     assert "q7: does not hold: n2" in output.notes[KEPT.name]
 
 
-@table
+@pytest.mark.parametrize(
+    ("clients", "state"), [('"n1", "n1#2"', "holds"), ('"n1", "n2"', "not claimed")]
+)
 def test_clients_of_one_node_do_not_speak_for_two_nor_unclaimed_answers_for_anything(
     clients, state
 ):

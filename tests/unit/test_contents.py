@@ -17,7 +17,6 @@ from iogauge.node.files import Block, Held, Sample
 from iogauge.plan.case import Verification
 from iogauge.plan.observations import CONTENTS, read
 from support.shell import completed
-from support.tables import table
 from support.whole import data
 
 MIB = 1 << 20
@@ -195,7 +194,16 @@ def stored(*blocks, type="ext4", held=(), problem=""):
 
 
 class TestStored:
-    @table
+    @pytest.mark.parametrize(
+        "type, size, taken, holds",
+        [
+            ("ext4", 65536, 62260, True),
+            ("ext4", 65536, 62208, False),
+            ("ext4", 65535, 0, True),  # in its inode
+            # counted after its next transaction
+            ("nfs4", 1 << 30, 0, True),
+        ],
+    )
     def test_blocks_of_files(self, type, size, taken, holds):
         found = stored(*SAMPLE.blocks, type=type, held=(Held("x", size, taken),))
         decided(
@@ -215,7 +223,17 @@ class TestStored:
         decided(stored(problem="does not answer"), Outcome.WARN, "does not answer")
 
 
-@table
+@pytest.mark.parametrize(
+    "complaint, outcome, words",
+    [
+        ("", Outcome.OK, "ior checked its data"),
+        (
+            "WARNING: Incorrect",
+            Outcome.INVALID,
+            "in the warm-up: read: WARNING: Incorrect",
+        ),
+    ],
+)
 def test_an_answer_of_the_tool(complaint, outcome, words):
     whole = data().planned("read", verifies=Verification(("-R",), "Incorrect"))
     whole = replace(whole, plan=replace(whole.plan, warm_up=True))
@@ -223,5 +241,5 @@ def test_an_answer_of_the_tool(complaint, outcome, words):
     cold = replace(one, warnings=("odd", complaint))
     found = guards.verification(whole.alter(cold={"read": (cold,)}).seen())
     assert found
-    decided(found, Outcome[outcome], words)
+    decided(found, outcome, words)
     assert guards.verification(data().seen()) is None

@@ -12,7 +12,6 @@ from iogauge.node import inventory
 from iogauge.site.references import References
 from support import stage as healthy
 from support.extras import extras
-from support.tables import table
 from support.whole import data
 
 MIB, GIB = 1 << 20, 1 << 30
@@ -90,7 +89,21 @@ def test_a_control_group_limits_memory(tmp_path, groups, files, limit):
 # --- references: how wide -------------------------------------------------------------------------
 
 
-@table
+@pytest.mark.parametrize(
+    "leaf, refused",
+    [
+        ([100, -0.9, None, "MiB/s"], ""),
+        ([100, -0.91, None, "MiB/s"], " (lower bound)"),
+        ([100, -1, 1, "us"], ""),
+        ([100, -1, 9.1, "us"], " (upper bound)"),
+        ([144, -0.9862, 0, "1"], ""),
+        ([1, -0.99, None, "1"], ":"),
+        (
+            ["$xfail", "a, until 2030-01-01", [100, -0.99, None, "MiB/s"]],
+            " (lower bound)",
+        ),
+    ],
+)
 def test_wide_bounds(tmp_path, monkeypatch, leaf, refused):
     monkeypatch.setenv("IOGAUGE_CONFIGURATION", str(tmp_path))
     (tmp_path / "here").mkdir()

@@ -21,7 +21,6 @@ from iogauge_extras.derived.derive import (
 )
 from iogauge_extras.derived.derived_check import DerivedCheck
 from support import records
-from support.tables import table
 
 
 def curve(values):
@@ -54,7 +53,9 @@ def test_from_95_percent_on_it_is_saturated():
     assert derive.saturation(curve({1: 50, 2: 94.9, 3: 100})) == 3
 
 
-@table
+@pytest.mark.parametrize(
+    "v4, v8, efficiency", [(12900, 26000, 1.008), (12500, 27000, 1.08)]
+)
 def test_the_published_scale_out(v4, v8, efficiency):
     points = curve({4: v4, 8: v8})
     assert derive.scale_out(points).value == pytest.approx(efficiency, abs=5e-4)
@@ -164,14 +165,32 @@ def test_a_point_that_is_not_valid_is_named_with_its_verdict(verdict):
     assert found.of("write_bw")[1] == [LeftOut("tasks=1", f"{verdict} in s0", True)]
 
 
-@table
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"check": "Other"},
+        {"partition": "other"},
+        {"environment": "other"},
+        {"tier": "quick"},
+        {"overridden": {"nodes": 2}},
+        {"pinned": "n17"},
+        {"age": 30.1},
+        {"tasks": 3},
+    ],
+)
 def test_what_belongs_to_another_case_is_no_point(change):
     found = newest(record(**{"tasks": 1, **change}))
     assert found.of("write_bw")[0] == []
     assert left(found) == [f"tasks={x} (not measured)" for x in (1, 2, 4)]
 
 
-@table
+@pytest.mark.parametrize(
+    "other, is_at",
+    [
+        ({"nodes": 8}, "nodes=8, fs.uuid=unknown"),
+        ({"fingerprint": {"fs.uuid": "B"}}, "nodes=4, fs.uuid=B"),
+    ],
+)
 def test_points_of_another_scale_or_file_system_than_the_newest_are_left_out(
     other, is_at
 ):

@@ -12,7 +12,6 @@ from iogauge.evidence.model import rates_of
 from iogauge.plan.case import Verification
 from iogauge.plan.stage import PhaseRun
 from support import stage as healthy
-from support.tables import table
 
 PLAN = healthy.plan()
 
@@ -60,7 +59,21 @@ def test_a_mount_over_the_directory_of_a_failed_case_is_named(stage):
         collect(stage, status=1)
 
 
-@table
+@pytest.mark.parametrize(
+    "told, status, state, text",
+    [
+        ("USR1", 138, "FAILED", "time limit, told to end by SIGUSR1"),
+        ("USR1", None, None, "never finished, the scheduler warned of the time limit"),
+        (
+            "TERM",
+            143,
+            "CANCELLED",
+            "told to end by SIGTERM, the scheduler says CANCELLED",
+        ),
+        (None, 0, "TIMEOUT", "the job's exit status 0, the scheduler says TIMEOUT"),
+        (None, 0, "COMPLETED", "never finished, the job's exit status 0$"),
+    ],
+)
 def test_who_ended_a_job_is_named(stage, told, status, state, text):
     file = stage / "phases.tsv"
     file.write_text(without("read", 1)(file.read_text()))
@@ -135,7 +148,15 @@ def test_a_phase_that_ran_twice_is_an_error(stage):
         collect(stage)
 
 
-@table
+@pytest.mark.parametrize(
+    "text, lost",
+    [
+        ('""', ""),
+        ('"bob has it"', "bob has it"),
+        (None, "was killed"),
+        ("{}", "was killed"),
+    ],
+)
 def test_a_lock_that_was_lost_or_is_not_proven(stage, text, lost):
     file = stage / "seen.n1.jsonl"
     lines = file.read_text().replace('[4.5, "lost", ""]\n', "")

@@ -8,7 +8,6 @@ from iogauge.records import selected
 from iogauge.records.record import Record
 from support import records
 from support.records import append
-from support.tables import table
 
 CHOSEN = "--mode=daily"
 
@@ -81,7 +80,25 @@ def test_what_is_gone_is_named_with_its_place(tmp_path):
 LISTED = ["IorPosix %files=shared %cache=direct /0a1b2c3d", "MdtestEasy /deadbeef"]
 
 
-@table
+@pytest.mark.parametrize(
+    "words, wrong",
+    [
+        ([], []),
+        (
+            ["-n", "IorPosix", "-n", "FioSequential"],
+            ["FioSequential selects no case that can run here"],
+        ),
+        (["-n", "MdtstEasy"], ["MdtstEasy selects no case (did you mean MdtestEasy?)"]),
+        (["-n", "IorPosix shared direct"], []),
+        (["-n", "IorPosix shared"], ["IorPosix shared selects no case"]),
+        (["-n", "/deadbeef", "-n", "/0"], ["/0 selects no case"]),
+        (
+            ["-n", "Burst", "-t", "daily"],
+            ["Burst selects no case: it exists, and the other options"],
+        ),
+        (["-t", "daily", "-T", "^mdtest$", "-x", "Ior", "-x", "%cache=buffered"], []),
+    ],
+)
 def test_each_name_must_fit_a_case(words, wrong):
     listed = [*LISTED, "FioSequential /00000001"]
     found = selected.without_match(
@@ -94,12 +111,36 @@ def test_each_name_must_fit_a_case(words, wrong):
     assert all(one.endswith(("here", "case", ")", "leave it out")) for one in found)
 
 
-@table
+@pytest.mark.parametrize(
+    "given, settled",
+    [
+        (["-S", "total_bytes=1TiB"], ["-S", "total_bytes=1099511627776"]),
+        (
+            ["--setvar=IorPosix.transfer_bytes=4MiB"],
+            ["--setvar=IorPosix.transfer_bytes=4194304"],
+        ),
+        (
+            ["-S", "total_bytes=5", "-S", "nodes=2"],
+            ["-S", "total_bytes=5", "-S", "nodes=2"],
+        ),
+        (["-S", "tier=daily", "-n", "nodez=3"], ["-S", "tier=daily", "-n", "nodez=3"]),
+        (["-S", "num_cpus_per_task=2"], ["-S", "num_cpus_per_task=2"]),
+    ],
+)
 def test_a_variable_may_have_a_unit(given, settled):
     assert selected.with_variables(given) == settled
 
 
-@table
+@pytest.mark.parametrize(
+    "setting, said",
+    [
+        ("nodez=3", "no check has the variable 'nodez' (did you mean nodes?)"),
+        ("Steady.repetition=3", "(did you mean repetitions?)"),
+        ("tier=weekly", "found 'weekly'; allowed: quick, daily, acceptance"),
+        ("total_bytes=1 TiBB", "'1 TiBB' is not a size"),
+        ("nodes=two", "found 'two'; allowed: a whole number"),
+    ],
+)
 def test_a_slip_in_a_variable_is_named(setting, said):
     with pytest.raises(ValueError, match=re.escape(said)):
         selected.with_variables(["-S", setting])

@@ -6,10 +6,23 @@ from pydantic import TypeAdapter, ValidationError
 from iogauge.guards import expected as guard
 from iogauge.guards.finding import Outcome
 from iogauge.site.extras import Expected
-from support.tables import table
 
 
-@table
+@pytest.mark.parametrize(
+    "key, expected, fact, wrong",
+    [
+        ("tunable.osc.max_pages_per_rpc", 4096, "4096", False),
+        ("tunable.osc.max_pages_per_rpc", 4096, "1024,4096", True),
+        ("tunable.osc.max_rpcs_in_flight", ">= 8", "8,16", False),
+        ("tunable.osc.max_dirty_mb", "<=64", "65", True),
+        ("tunable.osc.max_dirty_mb", "<= 64", "unlimited", True),
+        ("lustre.servers", 8, 4, True),
+        ("mount.options", "flock", "localflock,rw", True),
+        ("cpu.governor", "performance", "performance,powersave", True),
+        ("layout.stripe_count", 1, "1,4", True),
+        ("layout.stripe_count", "1,4", "1,4", False),
+    ],
+)
 def test_what_differs(key, expected, fact, wrong):
     facts = {} if fact is None else {key: fact}
     found = guard.settings({key: expected}, facts, "n7")

@@ -8,7 +8,6 @@ from iogauge.node import mounts
 from iogauge.node.lustre import quotas
 from iogauge.node.lustre.quotas import Quota
 from support.project import DATA
-from support.tables import table
 
 LUSTRE = DATA / "lustre"
 MOUNTINFO = r"""
@@ -27,7 +26,16 @@ not a line of mountinfo
 MOUNTS = mounts.parse_mountinfo(MOUNTINFO)
 
 
-@table
+@pytest.mark.parametrize(
+    "point, source, fstype",
+    [
+        ("/", "/dev/sda1", "ext4"),
+        ("/scratch", "10.0.0.1@tcp:/scratch", "lustre"),
+        ("/srv/bind", "/dev/sda1", "ext4"),
+        ("/mnt/with blank\ttab", "server:/a b", "nfs4"),
+        ("/back\\slash", "vol", "fuse.glusterfs"),
+    ],
+)
 def test_a_mount_is_read(point, source, fstype):
     assert (source, fstype) in [(m.source, m.type) for m in MOUNTS if m.point == point]
 
@@ -73,6 +81,17 @@ def test_after_its_grace_a_soft_limit_is_a_hard_one(word):
     assert quotas.parse_lfs_quota(files, "x") == Quota("x", 0, 0)
 
 
-@table
+@pytest.mark.parametrize(
+    "text, bytes_left, files_left",
+    [
+        ("/m 100 0 300 - 5 0 20 -", 200 << 10, 15),
+        ("/m\n 100 0 300 - 5 0 20 -", 200 << 10, 15),
+        ("/m 100* 50 300 6d23h 25* 0 20 -", 200 << 10, 0),
+        ("/m 100 100 300 - 25* 9 0 1w", 200 << 10, None),
+        ("/m [100] 0 300 - 5 0 20 -", 200 << 10, 15),
+        ("/m 300 0 300 - 20 0 20 -", 0, 0),
+        ("/1 100 0 300 - 5 0 0 -", 200 << 10, None),
+    ],
+)
 def test_quota(text, bytes_left, files_left):
     assert quotas.parse_lfs_quota(text, "u") == Quota("u", bytes_left, files_left)

@@ -5,7 +5,6 @@ import pytest
 from iogauge.tools import mpi
 from iogauge_extras.suites.hints import MpiHints
 from iogauge_extras.suites.hints import environment as of_hints
-from support.tables import table
 
 ALL = MpiHints(stripe_count=8, stripe_bytes=4 << 20, aggregators=6)
 
@@ -30,6 +29,23 @@ def test_a_wish_in_every_dialect(dialect):
     assert of_hints(dialect, ALL, nodes=4) == environment
 
 
-@table
+@pytest.mark.parametrize(
+    "text, dialect",
+    [
+        (
+            "mpirun (Open MPI) 4.1.4\n\nReport bugs to http://www.open-mpi.org/",
+            "ompio4",
+        ),
+        ("mpirun (Open MPI) 5.0.11", "ompio5"),
+        ("mpirun (Open MPI) 3.1.4", None),
+        (
+            "HYDRA build details:\n    Version:                                 4.1.2",
+            "romio",
+        ),
+        ("MPI VERSION    : CRAY MPICH version 8.1.25.17 (ANL base 3.4a2)", "cray"),
+        ("/opt/cray/pe/cray-mpich/8.1.25", "cray"),
+        ("prterun (PRRTE) 3.0.6", None),
+    ],
+)
 def test_the_dialect_of_an_mpi(text, dialect):
     assert mpi.dialect_of(text) == dialect

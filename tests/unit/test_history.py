@@ -12,7 +12,6 @@ from iogauge.records.journal import Damaged
 from iogauge.records.record import Record, decode, line_of
 from support.records import RECORD as PLAIN
 from support.records import append, metric
-from support.tables import table
 
 
 def records(file):
@@ -125,7 +124,23 @@ def old(record):
     return {name: value for name, value in record.items() if name not in YOUNGER}
 
 
-@table
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"system": "other"},
+        {"partition": "other"},
+        {"environment": "other"},
+        {"check": "other"},
+        {"variant": "published"},
+        {"tier": "quick"},
+        {"nodes": 2},
+        {"tasks_per_node": 4},
+        {"overridden": {"tier": "daily"}},
+        {"parameters": {"files": "shared", "size": 8}},
+        {"parameters": {"files": "shared"}},
+        {"parameters": {}},
+    ],
+)
 def test_what_is_measured_makes_a_line(change):
     assert line_of(NOW | change) != line_of(NOW)
 

@@ -21,7 +21,6 @@ from iogauge.plan.case import Access, Computed, Verification
 from iogauge.tools.ior.output import parse_json
 from support import stage as healthy
 from support.extras import extras
-from support.tables import table
 
 PLAN = healthy.plan()
 #: The options that fio had for its figures.
@@ -88,15 +87,35 @@ def test_without_a_reference_nothing_passes(found):
     )
 
 
-@table
+@pytest.mark.parametrize(
+    "change, verdict, reason, findings",
+    [
+        (
+            {"refused": ("no room", "no inode")},
+            Verdict.INVALID,
+            "refused before a byte was written: no room",
+            [],
+        ),
+        (
+            {"occupied": "alice"},
+            Verdict.CONTAMINATED,
+            "nothing was measured: G19",
+            ["G19"],
+        ),
+        ({"mismatch": "verify: bad"}, Verdict.INVALID, "G8", ["G8"]),
+    ],
+)
 def test_a_case_without_figures_has_a_verdict(found, change, verdict, reason, findings):
     decided = judged(replace(found, **change))
-    assert (decided.verdict.name, decided.metrics) == (verdict, ())
+    assert (decided.verdict, decided.metrics) == (verdict, ())
     assert decided.reason.startswith(reason)
     assert [finding.guard for finding in decided.findings] == findings
 
 
-@table
+@pytest.mark.parametrize(
+    "value, verdict, outcome",
+    [(200.0, "PASS", "warn"), (1.0, "INVALID", "invalid"), (530.0, "PASS", None)],
+)
 def test_a_reference_far_below_its_ceiling(found, value, verdict, outcome):
     """A fifth of the ceiling is the least; a hundredth of one device proves nothing."""
     site = extras(topology={"source": "x", "devices": {"write": "2 GB/s"}})
@@ -187,7 +206,14 @@ def test_fio_had_the_options_of_its_job_file(found, asked, unlike):
     assert unlike in decided.reason
 
 
-@table
+@pytest.mark.parametrize(
+    "said, unlike",
+    [
+        (" -G=1", ""),
+        ("", "before the repetitions: it says 'nothing' instead of '-G=1'"),
+        (" -G=2", "before the repetitions: it says '-G=2' instead of '-G=1'"),
+    ],
+)
 def test_the_warm_up_alone_has_the_words_with_which_a_tool_checks(found, said, unlike):
     write, read = PLAN.repeat
     checked = replace(write, verifies=Verification(("-G=1",), "wrong"))

@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 
 from iogauge.records import names
 from iogauge.records.record import short_name
-from support.tables import table
 
 words = st.sampled_from(["shared", "4KiB", "64KiB", "a.b", "a+b", "(x)"])
 cases = st.lists(
@@ -38,7 +37,18 @@ def test_the_tables_name_selects_the_cases_that_have_it_in_reframe_and_in_the_hi
             assert {one for one in every if find(one.replace(" ", ""))} == same
 
 
-@table
+@pytest.mark.parametrize(
+    "typed, meant",
+    [
+        (
+            "run -n IorPosix shared direct -t quick",
+            ["-n", "IorPosix shared direct", "-t", "quick"],
+        ),
+        ("run -n A b -n C", ["-n", "A b", "-n", "C"]),
+        ("report -n A b 20261126T221928-vm-1", ["-n", "A b", "20261126T221928-vm-1"]),
+        ("site allow --replace", ["allow", "--replace"]),
+    ],
+)
 def test_a_name_needs_no_quotes(typed, meant):
     assert names.joined(typed.split())[1:] == meant
 
@@ -53,7 +63,14 @@ def test_a_repetition_is_no_case_of_its_own():
     )
 
 
-@table
+@pytest.mark.parametrize(
+    "slip, said",
+    [
+        ("FioRandomRed", "did you mean FioRandomRead?"),
+        ("FioRandomRead 4KB", "did you mean FioRandomRead 4KiB?"),
+        ("(", "no regular expression"),
+    ],
+)
 def test_a_slip_is_an_error_that_says_what_was_meant(slip, said):
     with pytest.raises(ValueError, match=re.escape(said)):
         names.chosen(slip, ["FioRandomRead %block=4KiB"])

@@ -19,7 +19,6 @@ from iogauge_extras.needle.slow_probes import Rounds, decide, parse_rounds, turn
 from iogauge_extras.needle.turns import again, orders, shares, turns_again
 from support.project import ROOT
 from support.shell import script
-from support.tables import table
 
 SAMPLE = json.loads((ROOT / "tests" / "data" / "samples" / "fio_file.json").read_text())
 ROUNDS_SH = JOB_FILES / "rounds.sh"
@@ -93,7 +92,10 @@ def test_turns_that_differ_too_much_prove_nothing(faster, proven):
     assert (found.unsettled.value == found.slowest.share) is not proven
 
 
-@table
+@pytest.mark.parametrize(
+    "turns, others, suspects, needed",
+    [(9, 2, 1, 8), (9, 2, 5, 8), (9, 2, 40, 9), (9, 2, 99, 10), (9, 1, 1, 9)],
+)
 def test_so_many_turns_are_no_chance(turns, others, suspects, needed):
     """Of 9 turns beside two that are alike, 8 and 9 of them by chance: 9.7e-4 and 5.1e-5."""
     assert turns_needed(turns, others, suspects) == needed
@@ -149,10 +151,10 @@ TWO_MDTS = {
 }
 
 
-@table
+@pytest.mark.parametrize("state, suspects", [("healthy", ()), ("slowed", ("mdt0001",))])
 def test_of_two_the_slow_one_is_no_measure(state, suspects):
     """At 78 % of the other, it was at 87 % of the median of both."""
-    assert again(TWO_MDTS[state], 0.2).suspects == tuple(suspects)
+    assert again(TWO_MDTS[state], 0.2).suspects == suspects
 
 
 #: MiB/s of four real targets, one turn each; the client's connection to the third was throttled.

@@ -22,7 +22,6 @@ from iogauge.plan.script import (
     placing_options,
     shell_command,
 )
-from support.tables import table
 
 VALUES = {"IOG_DIR": "/t/a b'\"$x`*", "IOG_REP": "3"}
 SNIPPETS = st.sampled_from(
@@ -80,7 +79,16 @@ def test_only_our_two_variables_expand_in_a_word(words):
     assert bash(script).split(b"\0")[:-1] == wanted
 
 
-@table
+@pytest.mark.parametrize(
+    "launcher, nodes, words",
+    [
+        ("local", 1, ""),
+        ("srun", 1, ""),
+        ("srun", 4, "srun --nodes=4 --ntasks=4 --ntasks-per-node=1 --cpu-bind=none"),
+        ("mpirun-openmpi", 4, "mpirun -np 4 --map-by ppr:1:node --bind-to none"),
+        ("mpirun-intelmpi", 4, "mpirun -n 4 -ppn 1"),
+    ],
+)
 def test_one_process_a_node(launcher, nodes, words):
     assert " ".join(per_node_launcher(launcher, nodes)) == words
 
@@ -188,12 +196,30 @@ def test_hosts_of_a_site_without_a_scheduler_stand_in_a_file():
     assert host_options("srun", []) == []
 
 
-@table
+@pytest.mark.parametrize(
+    "launcher, cyclic, words",
+    [
+        ("srun", False, ["--distribution=block"]),
+        ("srun", True, ["--distribution=cyclic"]),
+        ("mpirun", False, ["--map-by", "ppr:8:node"]),
+        ("mpirun-openmpi", True, ["--map-by", "node"]),
+        ("local", True, []),
+    ],
+)
 def test_placing_speaks_the_launchers_dialect(launcher, cyclic, words):
     assert placing_options(launcher, 8, cyclic) == words
 
 
-@table
+@pytest.mark.parametrize(
+    "given, left",
+    [
+        (["--signal=B:TERM@300"], ["--no-requeue"]),
+        (["--signal B:TERM@300"], ["--no-requeue"]),
+        (["--requeue"], ["--signal=B:USR1@30"]),
+        (["--no-requeue", " --signal=USR2"], []),
+        (["-p signal", "--comment=--signal"], ["--signal=B:USR1@30", "--no-requeue"]),
+    ],
+)
 def test_what_the_site_asks_for_is_left_to_it(given, left):
     assert job_options("slurm", 1, 3600, given) == left
 

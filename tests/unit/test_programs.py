@@ -5,16 +5,29 @@ import subprocess
 import sys
 from types import SimpleNamespace
 
+import pytest
+
 from iogauge.core import versions
 from iogauge.evidence.fingerprint import series_subset
 from iogauge.guards import origin
+from iogauge.guards.finding import Outcome
 from iogauge.node import between
 from iogauge.site import programs
 from support.shell import script
-from support.tables import table
 
 
-@table
+@pytest.mark.parametrize(
+    "environ, facts",
+    [
+        ({}, {}),
+        ({"LD_PRELOAD": ""}, {}),
+        ({"LD_PRELOAD": "libeatmydata.so"}, {"preload.LD_PRELOAD": "libeatmydata.so"}),
+        (
+            {"LD_PRELOAD": "/a/b.so /c/d.so:/e/b.so", "LD_AUDIT": "/x/audit.so"},
+            {"preload.LD_PRELOAD": "b.so:d.so", "preload.LD_AUDIT": "audit.so"},
+        ),
+    ],
+)
 def test_libraries_of_the_environment(tmp_path, environ, facts):
     assert between.preloaded(environ, tmp_path) == facts
     assert series_subset(facts) == facts
@@ -34,7 +47,23 @@ def test_the_environment_of_a_process_is_read():
     assert found["preload.LD_AUDIT"] == "such.so"
 
 
-@table
+REMARK, REFUSED = Outcome.WARN, Outcome.INVALID
+
+
+@pytest.mark.parametrize(
+    "library, outcome, in_gate",
+    [
+        ("libeatmydata.so", REFUSED, REFUSED),
+        ("nosync.so", REFUSED, REFUSED),
+        ("libfaketime.so.1", REFUSED, REFUSED),
+        ("libfaketimeMT.so.1", REFUSED, REFUSED),
+        ("fiu_posix_preload.so", REFUSED, REFUSED),
+        ("libunifyfs_gotcha.so", REFUSED, REFUSED),
+        ("libdarshan.so", Outcome.OK, Outcome.OK),
+        ("libxalt_init.so", REMARK, REFUSED),
+        ("libnosynchrony.so", REMARK, REFUSED),
+    ],
+)
 def test_what_is_preloaded_by_name(library, outcome, in_gate):
     facts = {f"{between.PRELOAD}LD_PRELOAD": library}
     for nodes, loaded, source in (
@@ -44,10 +73,10 @@ def test_what_is_preloaded_by_name(library, outcome, in_gate):
         evidence = SimpleNamespace(nodes=nodes, loaded=loaded)
         for gate, expected in ((False, outcome), (True, in_gate)):
             finding = origin.environment(SimpleNamespace(evidence=evidence, gate=gate))
-            if expected == "OK":
+            if expected is Outcome.OK:
                 assert finding is None
                 continue
-            assert finding.outcome.name == expected, finding
+            assert finding.outcome is expected, finding
             assert f"{library} ({source})" in finding.saw
 
 
@@ -65,7 +94,19 @@ def test_a_tool_that_is_a_script(tmp_path):
     assert between.script("ior", environ) == {}
 
 
-@table
+@pytest.mark.parametrize(
+    "tool, version, old",
+    [
+        ("ior", "3.3.0", True),
+        ("mdtest", "3.4.0+dev", True),
+        ("ior", "4.0.0", False),
+        ("ior", "10.0.0", False),
+        ("fio", "3.33", False),
+        ("fio", "3.7", False),
+        ("fio", "3.1", True),
+        ("fio", "2.21", True),
+    ],
+)
 def test_versions_that_will_not_do(tool, version, old):
     said = versions.too_old(tool, version)
     assert bool(said) is old

@@ -8,7 +8,6 @@ import pytest
 
 from iogauge.core.measurement import Metric, Reference
 from iogauge.site.references import References, ReferencesError, last_day
-from support.tables import table
 
 METRICS = [
     Metric("write_bw", "MiB/s"),
@@ -63,7 +62,22 @@ def test_a_misspelt_metric_is_named_with_a_suggestion(sites):
     )
 
 
-@table
+@pytest.mark.parametrize(
+    "body, unit, better",
+    [
+        (
+            "write_bw: [2, 0, 0, GiB/s]",
+            "'GiB/s'",
+            "'MiB/s', the metric's unit: 2048 MiB/s",
+        ),
+        ("write_bw: [2, 0, 0, s]", "'s'", "'MiB/s', the metric's unit"),
+        (
+            "write_bw: [$xfail, 'why, until 2027-01-01', [1, 0, 0, GiB/s]]",
+            "'GiB/s'",
+            "1024 MiB/s",
+        ),
+    ],
+)
 def test_a_wrong_unit_is_named_with_the_converted_value(sites, body, unit, better):
     (mistake,) = against(sites, body)
     assert f" (unit): found {unit}; allowed: " in mistake
@@ -112,7 +126,15 @@ def test_what_a_run_sets_otherwise_has_no_reference(sites):
     assert why == "measured with tier=quick; references hold for what the site declares"
 
 
-@table
+@pytest.mark.parametrize(
+    "key, partition, fits",
+    [
+        ("here:disk|here:other", "here:disk2", False),
+        ("here:disk|here:other", "here:disk", True),
+        ("here:.*", "here:disk2", True),
+        ("here:other", "here:disk", False),
+    ],
+)
 def test_a_key_fits_the_whole_of_a_name_or_nothing(sites, key, partition, fits):
     """ReFrame's own look-up takes ``here:disk2`` for the first: ``^a|b$``."""
     write(
@@ -139,7 +161,24 @@ BLOCKS = [
 ]
 
 
-@table
+@pytest.mark.parametrize(
+    "index, keys, found",
+    [
+        ("$partition", ("here:disk",), None),
+        (
+            "$partition",
+            ("here:dis",),
+            "partition 'here:dis' (did you mean here:disk?), which no case has",
+        ),
+        (
+            "$partition, block",
+            ("here:disk", "4k"),
+            "block '4k' (did you mean 4KiB?), which no case has; allowed: 4KiB, 1MiB",
+        ),
+        ("block, tasks", ("1MiB", 1), "tasks '1', which no case has; allowed: 2"),
+        ("nodes, block", (7, "4KiB"), None),
+    ],
+)
 def test_a_point_that_no_case_has_is_a_mistake(sites, index, keys, found):
     points = "\n".join(f"{'  ' * (n + 1)}{key}:" for n, key in enumerate(keys))
     text = f"$sources: {{Ior: a}}\nIor:\n  $index: [{index}]\n{points} {{write_bw: [9, -0.1, null, MiB/s]}}\n"

@@ -16,7 +16,6 @@ from iogauge_extras.page.charts import Curve, Run
 from iogauge_extras.page.receivers import SendError
 from iogauge_extras.page.trouble import Alarm, Trouble
 from support.shell import script
-from support.tables import table
 from support.web import ENDLESS, served
 
 TOKEN, DOOR = "token-that-nobody-may-see", "door-that-nobody-may-see"
@@ -111,7 +110,14 @@ def test_a_long_alarm_is_cut_and_keeps_its_link():
     assert "cut here" in text and text.endswith("https://ci.invalid/1")
 
 
-@table
+@pytest.mark.parametrize(
+    ("codes", "asked", "said"),
+    [
+        ([500, 429, 200], 3, ""),
+        ([500], 3, "127.0.0.1: status 500, 3 attempts"),
+        ([403], 1, "127.0.0.1: status 403"),
+    ],
+)
 def test_who_is_broken_is_asked_again_but_not_for_ever(serve, codes, asked, said):
     server = serve(*((code, {}, f"{TOKEN} {DOOR}") for code in codes))
     if said:
@@ -149,7 +155,13 @@ def test_a_command_gets_the_text_without_a_shell_and_without_secrets(tmp_path):
     assert "https://ci.invalid/1" in got and TOKEN not in got
 
 
-@table
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        ("/nowhere/mail", "/nowhere/mail: No such file or directory"),
+        ("sh -c 'echo no relay >&2; exit 3'", "sh: exit status 3: no relay"),
+    ],
+)
 def test_a_command_that_fails(command, said):
     with pytest.raises(SendError, match=f"^{said}$"):
         to_command(command, {"PATH": os.environ["PATH"]})(message())

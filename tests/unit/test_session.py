@@ -14,7 +14,6 @@ from iogauge.core.paths import LIBRARY
 from iogauge.session import current
 from iogauge.workspace import directory
 from support.shell import completed
-from support.tables import table
 
 SOURCE = LIBRARY.parent
 
@@ -34,7 +33,9 @@ def test_a_relative_place_is_refused(monkeypatch, value):
         paths.state_dir()
 
 
-@table
+@pytest.mark.parametrize(
+    "value, gate", [("1", True), ("YES", True), ("", False), ("0", False)]
+)
 def test_gate(monkeypatch, value, gate):
     monkeypatch.setenv("IOGAUGE_GATE", value)
     assert current.is_gate() is gate
@@ -93,7 +94,16 @@ def test_what_cannot_be_removed_is_said_with_the_command(tmp_path, capsys):
     assert case.exists()
 
 
-@table
+@pytest.mark.parametrize(
+    "gate, words, decided, status",
+    [
+        ("1", ["-r"], 0, 1),
+        ("1", ["-rv"], 0, 1),
+        ("1", ["-r"], 1, 0),
+        ("1", ["-l"], 0, 2),
+        ("", ["-r"], 0, 0),
+    ],
+)
 def test_a_gate_that_decides_nothing_fails(tmp_path, gate, words, decided, status):
     script = (
         "from iogauge.session.current import current\n"

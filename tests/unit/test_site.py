@@ -14,7 +14,6 @@ from iogauge.cases import configuration
 from iogauge.site import folders, settings
 from iogauge.site import mistakes as mistakes_of
 from support.stack import write_facts
-from support.tables import table
 
 GOOD = {
     "systems": [
@@ -107,7 +106,13 @@ def detecting(**extras):
     return changed(EXTRAS, {"detect": True, **extras})
 
 
-@table
+@pytest.mark.parametrize(
+    "extras, word",
+    [
+        ({"limits": 5}, "limits: found 5"),
+        ({"node": {"cores": 0, "memory": "1 GiB"}}, "node.cores: found 0"),
+    ],
+)
 def test_what_is_declared_beside_detection_must_be_right(extras, word):
     (mistake,) = mistakes(detecting(**extras))
     assert word in mistake
@@ -233,7 +238,15 @@ def system(*extras):
     return SimpleNamespace(name="s", partitions=partitions)
 
 
-@table
+@pytest.mark.parametrize(
+    "extras, message",
+    [
+        ([{"mistakes": ["f: one", "f: two"]}], "has 2 mistake.*f: one\n.*f: two"),
+        ([{"target": {}}, {"mistakes": ["one"]}], "has 1 mistake"),
+        ([{}], "is no site of this suite"),
+        ([], "is no site of this suite"),
+    ],
+)
 def test_a_system_that_cannot_measure_ends_the_run(monkeypatch, extras, message):
     monkeypatch.setattr(configuration, "_SITES", {"s"})
     with pytest.raises(SystemExit, match=f"(?s)'s' .*{message}"):
@@ -276,7 +289,7 @@ def load_site(folder, data):
     return environment
 
 
-@table
+@pytest.mark.parametrize("runs, features", [(False, ["fio"]), (True, [])])
 def test_what_is_declared_of_a_stack_is_listed_until_it_is_built_and_does_not_run(
     tmp_path, monkeypatch, runs, features
 ):

@@ -7,7 +7,6 @@ from pydantic import ValidationError
 
 from iogauge.site.extras import PartitionExtras, Target
 from support.extras import EXTRAS
-from support.tables import table
 
 GOOD = EXTRAS | {"target": {"path": "/scratch", "type": "ext4"}}
 
@@ -56,7 +55,15 @@ def test_a_tier_may_have_sizes_of_its_own_and_a_check_others_in_every_tier():
     assert (steady.tier, steady.case_bytes) == ("acceptance", 64 << 30)
 
 
-@table
+@pytest.mark.parametrize(
+    "target, striped_by",
+    [
+        ({"type": "lustre"}, "lustre"),
+        ({"type": "ext4"}, "none"),
+        ({"type": "ext4", "striping": "lustre"}, "lustre"),
+        ({"type": "lustre", "striping": "none"}, "none"),
+    ],
+)
 def test_who_stripes_follows_from_the_type_unless_declared(target, striped_by):
     extras = PartitionExtras.of_partition({**GOOD, "target": {"path": "/s", **target}})
     assert extras.target.striped_by == striped_by
@@ -68,7 +75,15 @@ def test_no_other_use_of_a_dollar_is_a_path(path):
         PartitionExtras.of_partition({**GOOD, "target": {"path": path, "type": "dvs"}})
 
 
-@table
+@pytest.mark.parametrize(
+    "path, lock, place",
+    [
+        ("/scratch", None, "/scratch"),
+        ("/scratch", "/locks", "/locks"),
+        ("$DW_JOB_STRIPED", None, None),
+        ("$DW_JOB_STRIPED", "/locks", "/locks"),
+    ],
+)
 def test_where_the_lock_is(path, lock, place):
     target = {"path": path, "type": "ext4", "lock": lock}
     extras = PartitionExtras.of_partition(changed("target", target))

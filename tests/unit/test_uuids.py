@@ -21,7 +21,6 @@ from iogauge.node.mounts import Mount, find_mount
 from iogauge.node.view import look
 from support.devices import Devices
 from support.shell import completed
-from support.tables import table
 
 ANY_UUID = st.uuids().map(str)
 NIDS = st.lists(
@@ -42,7 +41,16 @@ def test_sixteen_bytes_are_written_as_a_uuid(value):
     assert text_of(value.bytes) == ("" if value.int == 0 else str(value))
 
 
-@table
+@pytest.mark.parametrize(
+    "source, name",
+    [
+        ("10.0.0.2@tcp:10.0.0.1@tcp:/scratch", "scratch@10.0.0.1@tcp,10.0.0.2@tcp"),
+        ("10.0.0.1@o2ib,10.1.0.1@tcp:10.0.0.2@o2ib,10.1.0.2@tcp:/fs1/home/x",
+         "fs1@10.0.0.1@o2ib,10.0.0.2@o2ib,10.1.0.1@tcp,10.1.0.2@tcp"),
+        ("fe80::2@tcp:fe80::1@tcp:/s", "s@fe80::1@tcp,fe80::2@tcp"),
+        ("server:/export", ""),
+    ],
+)  # fmt: skip
 def test_lustre_is_named_by_its_source(source, name):
     assert lustre_name(source) == name
 
@@ -64,7 +72,15 @@ def test_nfs_is_named_by_the_servers_number_for_it():
     assert nfs_name(VOLUMES, os.makedev(0, 55)) == ""
 
 
-@table
+@pytest.mark.parametrize(
+    "kind, source, name",
+    [
+        ("fuse.glusterfs", "node1:/vol/sub", "glusterfs-vol"),
+        ("gpfs", "/dev/gpfs0", "gpfs-gpfs0"),
+        ("tmpfs", "tmpfs", ""),
+        ("9p", "share", ""),
+    ],
+)
 def test_other_types_are_named_by_what_lasts(kind, source, name):
     assert uuid_of("/proc/self", Mount(1, "/proc", source, kind, "rw")) == name
 
@@ -95,7 +111,21 @@ def test_the_comparison_does_not_depend_on_the_order(one, other):
     assert not differ(one, one)
 
 
-@table
+@pytest.mark.parametrize(
+    "one, other, others",
+    [
+        ("fs@1@tcp,2@tcp", "fs@2@tcp", False),
+        ("fs@1@tcp", "fs@1@tcp0", False),
+        ("fs@1@tcp", "fs@9@o2ib", False),
+        ("fs@1@tcp,9@o2ib", "fs@1@tcp,8@o2ib", False),
+        ("fs@1@tcp", "fs@2@tcp", True),
+        ("fs@1@tcp", "fs2@1@tcp", True),
+        ("nfs-1:0", "nfs-2:0", True),
+        ("nfs-1:0@0a000001", "nfs-1:0@0a000002", True),
+        ("nfs-1:0@0a000001", "nfs-1:0", False),
+        ("upper-fsid-1", "fsid-1", True),
+    ],
+)
 def test_nids_of_one_server_are_of_one_file_system(one, other, others):
     assert differ(one, other) is others
 
@@ -108,7 +138,7 @@ def blkid(device):
     return completed(words, check=True).stdout.strip()
 
 
-@table
+@pytest.mark.parametrize("kind, disks", [("ext4", 1), ("xfs", 1), ("btrfs", 2)])
 def test_the_uuid_is_what_blkid_says_by_every_way(tmp_path, monkeypatch, kind, disks):
     if os.getuid() != 0 or shutil.which("blkid") is None:
         pytest.skip("needs root and blkid")

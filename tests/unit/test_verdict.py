@@ -24,7 +24,6 @@ from iogauge.judge.verdict import (
     decide_metric,
     worst,
 )
-from support.tables import table
 
 BW = Metric("bw", "MiB/s")
 MET = Reference(100.0, -0.1, 0.1, "MiB/s", "measured")
@@ -142,7 +141,16 @@ def test_the_verdict_is_that_of_an_independent_oracle(
         assert not mine & {Outcome.INVALID, Outcome.UNSTABLE}
 
 
-@table
+@pytest.mark.parametrize(
+    "values, beyond",
+    [
+        ([50, 60], True),
+        ([80, 89], True),
+        ([80, 85, 91], False),
+        ([50, 95], False),
+        ([], False),
+    ],
+)
 def test_what_misses_by_more_than_it_scatters(values, beyond):
     assert beyond_scatter(values, Reference(100, -0.01, None, "MiB/s", "x")) is beyond
     assert not beyond_scatter(values, None)
@@ -153,10 +161,18 @@ def test_what_misses_by_more_than_it_scatters(values, beyond):
     ]
 
 
-@table
+@pytest.mark.parametrize(
+    "median, verdict",
+    [
+        (90.0, Verdict.PASS),
+        (89.999, Verdict.FAIL),
+        (110.0, Verdict.PASS),
+        (110.1, Verdict.FAIL),
+    ],
+)
 def test_the_ends_of_the_bounds_meet_the_reference(median, verdict):
     reference = Reference(100.0, -0.1, 0.1, "MiB/s", "x")
-    assert decide_metric(BW, [1.0, median, 1e6], [], reference).verdict.name == verdict
+    assert decide_metric(BW, [1.0, median, 1e6], [], reference).verdict is verdict
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf])
@@ -179,14 +195,26 @@ def test_a_reference_in_another_unit_is_not_compared():
         decide_metric(BW, [100.0], [], Reference(100.0, -0.1, None, "GiB/s", "x"))
 
 
-@table
+@pytest.mark.parametrize(
+    "median, open_value, verdict",
+    [
+        (95.0, None, Verdict.PASS),
+        (95.0, 95.0, Verdict.PASS),
+        (95.0, 90.0, Verdict.PASS),
+        (80.0, None, Verdict.FAIL),
+        (80.0, 95.0, Verdict.FAIL),  # it is proven: another value is open
+        (80.0, 70.0, Verdict.FAIL),
+        (80.0, 80.0, Verdict.UNSTABLE),
+        (95.0, 80.0, Verdict.UNSTABLE),
+    ],
+)
 def test_a_value_that_the_turns_leave_open_is_unstable(median, open_value, verdict):
     unsettled = (
         None if open_value is None else Unsettled(open_value, "cannot decide: why")
     )
     found = decide_metric(BW, [median], [], MET, unsettled=unsettled)
-    assert found.verdict.name == verdict
-    assert ("cannot decide: why" in found.reason) is (verdict == "UNSTABLE")
+    assert found.verdict is verdict
+    assert ("cannot decide: why" in found.reason) is (verdict is Verdict.UNSTABLE)
     assert found.open is (open_value is not None and open_value < median)
 
 
@@ -256,7 +284,10 @@ def test_the_worst_verdict_is_the_case_s():
         )
 
 
-@table
+@pytest.mark.parametrize(
+    "samples, median, spread",
+    [((), None, None), ((5.0,), 5.0, None), ((90.0, 100.0, 110.0), 100.0, 0.1)],
+)
 def test_median_and_spread(samples, median, spread):
     decided = MetricVerdict(BW, samples, Verdict.PASS, "")
     assert decided.median == median

@@ -17,7 +17,6 @@ from iogauge.core import processes
 from iogauge.workspace import directory, removal
 from iogauge.workspace.directory import MARKER, WorkdirError
 from iogauge.workspace.removal import NotRemoved
-from support.tables import table
 
 SESSION = "20260101T000000-host-1"
 
@@ -335,7 +334,17 @@ def test_a_name_that_was_used_before_is_taken_over_from_the_dead_only(tmp_path):
         one.wait()
 
 
-@table
+@pytest.mark.parametrize(
+    "host, pid, age, alive",
+    [
+        ("here", "self", 1, True),
+        ("here", "self", 1e6, True),
+        ("here", "dead", 1, False),
+        ("elsewhere", "dead", 1e6, True),
+        ("nobody", "dead", 1, True),
+        ("nobody", "dead", 1e6, False),
+    ],
+)
 def test_which_session_may_be_alive(host, pid, age, alive):
     process = processes.identity(os.getpid()) if pid == "self" else [4194305, 1]
     expires = utc(time.time() + 60)

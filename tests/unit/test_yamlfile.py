@@ -6,7 +6,6 @@ import pytest
 
 from iogauge.core import yamlfile
 from iogauge.core.yamlfile import Mistake, YamlError, located
-from support.tables import table
 
 
 def write(folder, text):
@@ -30,7 +29,20 @@ def test_numbers_that_look_like_what_they_are(tmp_path):
     }
 
 
-@table
+@pytest.mark.parametrize(
+    "text, line, problem",
+    [
+        ("a: 1\nb: 2\na: 3\n", 3, "key 'a' stands here a second time"),
+        ("a: [1, 2\nb: 3\n", 2, "expected"),
+        ("a: !!python/object:os.system x\n", 1, "could not determine a constructor"),
+        ("a: 1\nb: [0100, 1]\n", 2, "0100 is read as 64. Write 64 if you mean it"),
+        ("a: 1.000\n", 1, "1.000 is read as 1. Write 1"),
+        ("a: 12.500\n", 1, "12.500 is read as 12.5"),
+        ("a: 1:30\n", 1, "1:30 is read as 90"),
+        ("a: *nowhere\n", 1, "undefined alias"),
+        ("a: 1\n--- \nb: 2\n", 2, "but found another document"),
+    ],
+)
 def test_a_mistake_names_file_and_line(tmp_path, text, line, problem):
     file = write(tmp_path, text)
     with pytest.raises(YamlError, match=re.escape(f"{file}:{line}: ") + f".*{problem}"):

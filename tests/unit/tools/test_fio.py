@@ -13,7 +13,6 @@ from iogauge.tools.fio.output import (
     time_limit_s,
 )
 from support.project import SAMPLES
-from support.tables import table
 
 GOOD = [
     *(
@@ -63,7 +62,16 @@ def test_random_read():
     assert output.warnings == ()
 
 
-@table
+@pytest.mark.parametrize(
+    "told, seconds",
+    [
+        ({"runtime": "30s", "time_based": "1"}, 30.0),
+        ({"runtime": "2500ms", "time_based": "1"}, 2.5),
+        ({"runtime": "30s"}, None),
+        ({"runtime": "30s", "time_based": "0"}, None),
+        ({"time_based": "1"}, None),
+    ],
+)
 def test_only_a_job_that_runs_for_a_time_is_told_its_seconds(told, seconds):
     assert time_limit_s(ToolOutput("fio", "3.33", (), parameters=told)) == seconds
 
@@ -115,13 +123,35 @@ def test_a_process_that_was_lost_leaves_no_result(said, where):
         parse_json(f"{said}\n{result}" if where == "before" else f"{result}\n{said}\n")
 
 
-@table
+@pytest.mark.parametrize(
+    "name, message",
+    [
+        ("fio_enospc.out", r"job 'x' failed with errno 28"),
+        ("fio_odirect_ramfs.out", r"job 'x' failed with errno 22"),
+        ("fio_status.out", r"job 'x' failed with errno 110"),
+        ("fio_nodir.out", r"0 fio JSON .*begins: fio: file:options\.c:1505"),
+        ("fio_nogroup.json", r"several entries of one job: set group_reporting=1"),
+    ],
+)
 def test_damaged_output(name, message):
     with pytest.raises(ToolOutputError, match=message):
         parse_json(sample(name))
 
 
-@table
+@pytest.mark.parametrize(
+    "old, new, message",
+    [
+        ('"bw" : 92733', '"bw" : 94959240', r"'bw' \(KiB/s\) gives 97238261760 B/s"),
+        ('"bw_bytes" : 94959240', '"bw_bytes" : 92733', r"'bw_bytes' is 92733"),
+        ('"bw_bytes" : 94959240', '"bw_bytes" : NaN', r"the number NaN"),
+        ('"iops" : 23183', '"iops" : 13183', r"'iops' times the mean I/O size"),
+        ('"runtime" : 2001', '"runtime" : 0', r"'runtime' is 0 ms"),
+        ('"runtime" : 2001', '"runtime" : 4001', r"'io_bytes' over 'runtime'"),
+        ('"total_ios" : 46390', '"total_ios" : 0', r"0 I/Os: nothing was measured"),
+        ('"error" : 0', '"error" : 5', r"job 'rr' failed with errno 5"),
+        ('"jobs" : [', '"job" : [', r"key 'jobs' is missing"),
+    ],
+)
 def test_damage_by_hand(old, new, message):
     text = sample("fio_randread.json")
     assert old in text

@@ -8,7 +8,6 @@ from iogauge.core.measurement import ToolOutputError
 from iogauge.tools.ior.options import parse_help
 from iogauge.tools.ior.output import parse_json, with_rank_times
 from support.project import SAMPLES
-from support.tables import table
 
 GOOD = [
     *(
@@ -75,13 +74,51 @@ def test_corrupt_data_is_a_warning_of_the_log():
     assert output.warnings == ("WARNING: Incorrect data on read (1 errors found).",)
 
 
-@table
+@pytest.mark.parametrize(
+    "name, message",
+    [
+        ("ior_v1.json", r"4\.0\.0 writes invalid JSON when -v is given; drop -v"),
+        (
+            "ior_enospc.json",
+            r"cut off \(2201 characters, last line '\"Results\": \['\)",
+        ),
+        ("ior_nodir.stdout", r"no IOR JSON .*begins: .*ERROR: open64"),
+        (
+            "ior_odirect_ramfs.stdout",
+            r"no IOR JSON .*begins: IOR-4\.0\.0: MPI Coordinated",
+        ),
+        ("ior_tiny.json", r"0\.0751 MiB/s for 0\.0002 s does not give the 0\.0 MiB"),
+        ("ior_maxtime.json", r"not valid JSON"),
+    ],
+)
 def test_damaged_output(name, message):
     with pytest.raises(ToolOutputError, match=message):
         parse_json(sample(name))
 
 
-@table
+@pytest.mark.parametrize(
+    "old, new, message",
+    [
+        (
+            '"bwMiB": 1335.1278',
+            '"bwMiB": 0.0000',
+            r"'bwMiB' is 0, expected a number above 0",
+        ),
+        (
+            '"totalTime": 0.0015',
+            '"totalTime": 0.0000',
+            r"\(write\): 'totalTime' is 0\.0000 s: .*short",
+        ),
+        ('"bwMiB": 1335.1278', '"bwMiB": nan', r"not valid JSON"),
+        ('"bwMiB": 1335.1278', '"bwMiB": NaN', r"the number NaN"),
+        ('"bwMiB": 1335.1278', '"bwMiB": 1435.1278', r"does not give the 2\.0 MiB"),
+        ('"iops": 5479.1692', '"iops": 5589.1692', r"wrRdTime\) is not 8 transfers"),
+        ('"repetitions": 1,', '"repetitions": 2,', r"holds 2 phases .*expected 4"),
+        ('"readFile": 1', '"readfile": 1', r"key 'readFile' is missing"),
+        ('"numTasks": 2', '"numTasks": 4', r"numTasks is 4, but Options say 2"),
+        ('"xsizeMiB": 2.0000', '"xsizeMiB": 4.0000', r"does not give the 4\.0 MiB"),
+    ],
+)
 def test_damage_by_hand(old, new, message):
     text = sample("ior_i1.json")
     assert old in text

@@ -9,7 +9,6 @@ from iogauge.tools.mdtest import parse, parse_rank_csv
 from iogauge.tools.mpi import unlabelled
 from support.mdtest import ranks_of
 from support.project import SAMPLES
-from support.tables import table
 
 GOOD = [
     *(
@@ -149,14 +148,46 @@ def test_phases_of_io500_in_executions_of_their_own():
     assert (stat.name, stat.operations) == ("stat", 67318)
 
 
-@table
+@pytest.mark.parametrize(
+    "name, message",
+    [
+        ("mdtest_i3.stdout", r"mdtest printed .* '\(of 1 iterations\)'"),
+        (
+            "mdtest_enospc.stdout",
+            r"no table 'SUMMARY rate'.*complained: WARNING: task 1, partial",
+        ),
+        ("mdtest_ver.stdout", r"damaged row 'V-1: Entering PrintTimestamp"),
+        (
+            "mdtest_two_worlds.stdout",
+            r"2 runs of mdtest with 1 task\(s\) each in one output",
+        ),
+        ("ior_i1.json", r"not mdtest output"),
+    ],
+)
 def test_damaged_output(name, message):
     ranks = sample("mdtest_ranks.csv")
     with pytest.raises(ToolOutputError, match=message):
         parse(sample(name), ranks)
 
 
-@table
+@pytest.mark.parametrize(
+    "old, new, message",
+    [
+        (
+            "22967.386      22967.386      22967.386",
+            "inf inf inf",
+            "damaged row 'File creation",
+        ),
+        ("   File stat ", "   File creation ", "damaged row"),
+        ("rate: (of", "rate (in kops/sec): (of", "mdtest printed .* rates in ops/sec"),
+        ("(of 1 iterations)", "", r"mdtest printed .* '\(of 1 iterations\)'"),
+        (
+            "2 tasks, 200 files",
+            "2 tasks, 0 files",
+            "200 times dir_create, and it began with 0",
+        ),
+    ],
+)
 def test_damage_by_hand(old, new, message):
     text = sample("mdtest_base.stdout")
     assert old in text
@@ -217,7 +248,14 @@ def test_truncated_rank_details():
             parse_rank_csv(text[:length], tasks=2)
 
 
-@table
+@pytest.mark.parametrize(
+    "old, new, message",
+    [
+        ("\n1,", "\n2,", "expected a row 'all' and whole ones of 2 ranks"),
+        ("4.9984853089e+03", "nan", "File creation is 'nan'"),
+        ("3.2340499028e+03,3.0920982361e-02", ",", "File creation is '.nothing.'"),
+    ],
+)
 def test_damaged_rank_details(old, new, message):
     text = sample("mdtest_ranks.csv")
     assert old in text

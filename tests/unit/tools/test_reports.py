@@ -22,7 +22,6 @@ from iogauge_extras.darshan.figures import of_log
 from support import stage
 from support.mdtest import ranks_of
 from support.project import DATA
-from support.tables import table
 
 
 def sample(name):
@@ -38,7 +37,13 @@ def refusal(parse, *given):
     return ""
 
 
-@table
+@pytest.mark.parametrize(
+    "figures, words",
+    [
+        ({"bwMiB": 0.0, "iops": 0.0}, "'bwMiB' is 0, expected a number above 0"),
+        ({}, "does not give the"),
+    ],
+)
 def test_seconds_since_the_epoch_are_no_duration(figures, words):
     """hpc/ior#528: 32 MiB by two tasks in 1751892628 s."""
     data = json.loads(sample("ior_wonly.json"))
@@ -172,7 +177,23 @@ def test_counters_of_old_logs(report, changes, note):
     assert ("sequential accesses" in figures.values) == ("#241" not in report)
 
 
-@table
+@pytest.mark.parametrize(
+    "report, pattern, instead, words",
+    [
+        (
+            "darshan-hpc/darshan#4",
+            "# nprocs: 4",
+            "# nprocs: 0",
+            "expected one task or more",
+        ),
+        (
+            "darshan-hpc/darshan#995",
+            r"(?s)^.*$",
+            "Error: poorly formatted mount table in darshan log file.\n",
+            "poorly formatted mount table",
+        ),
+    ],
+)
 def test_damaged_logs(report, pattern, instead, words):
     assert words in refusal(darshan.parse, re.sub(pattern, instead, OMPIO, count=1)), (
         report
