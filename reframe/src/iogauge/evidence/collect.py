@@ -295,11 +295,10 @@ def _placed(job: _Job, repetition: int) -> Mapping[str, int]:
         return untrusted.build(Mapping[str, int], answer["placed"])
 
     what = f"{files.PINNED}.{repetition}"
-    answers = _answers(job.noted, what, read)
+    answers: list[Mapping[str, int]] = _answers(job.noted, what, read)
     if len(answers) != 1:
         raise ToolOutputError(f"{what}: {len(answers)} answers, expected one")
-    placed: Mapping[str, int] = answers[0]
-    return placed
+    return answers[0]
 
 
 def _with_facts(evidence: Evidence, job: _Job) -> Evidence:

@@ -128,11 +128,8 @@ def entries(
 
 def files_below(directory: str) -> list[str]:
     """Return the regular files below a directory by their names there, sorted; raises OSError."""
-    files = []
-    for name, entry in entries(directory):
-        if entry.is_file(follow_symlinks=False):
-            files.append(name)
-    return sorted(files)
+    found = entries(directory)
+    return sorted(name for name, entry in found if entry.is_file(follow_symlinks=False))
 
 
 def evict(paths: Iterable[str], wait_s: float = 10.0) -> Eviction:
