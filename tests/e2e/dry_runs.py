@@ -8,11 +8,10 @@ import copy
 import os
 import re
 import sys
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from e2e.rig import ROOT, Rig
+from e2e.rig import ROOT
 from support.golden import Case
 
 TOOLS = ("fio", "io500", "ior", "ior-mpiio", "mdtest")
@@ -30,7 +29,6 @@ SCHEDULERS = {
 }
 #: Published sites whose documents print commands.
 PUBLISHED = ("azure-managed-lustre", "oist-saion")
-MakeRig = Callable[..., Rig]
 
 _VARIED = ("Burst", "Steady", "AccessMatrix", "TaskScaling", "RandomRead")
 _FEW = "^(IorPosix%files=per-process%order=sequential%cache=direct|MdtestEasy|RandomRead%.*4KiB%span=all)"

@@ -545,13 +545,6 @@ def test_a_lock_is_not_broken_for_ever_on_a_target_that_stops_answering(
 # --- two sessions on one target -------------------------------------------------------------------
 
 
-LONG_READ = ["-n", "FioRandomRead%block=4"]
-
-
-def begin(rig, *words, **environment):
-    return rig.start(command(*words), **environment)
-
-
 @pytest.fixture
 def pair(make_rig):
     """Two sites whose target is the same directory."""
@@ -563,7 +556,8 @@ def pair(make_rig):
 
 def hold(rig):
     """A session in the midst of a phase."""
-    process = begin(rig, *LONG_READ, "-S", "repetitions=1")
+    words = ("-n", "FioRandomRead%block=4", "-S", "repetitions=1")
+    process = rig.start(command(*words))
     wait_for(
         lambda: [p for p in processes(str(rig.base)) if program_of(p) == "fio"],
         60,

@@ -1,7 +1,6 @@
 """What a target is: another file system in its place, what lies below its mount, what a site declares of it."""
 
 import os
-import re
 import shutil
 import subprocess
 import time
@@ -15,7 +14,7 @@ from iogauge.node.host import usable_cores
 from iogauge.node.view import look
 from iogauge.workspace import permission
 from support import hosts as support
-from support.devices import encryption, run
+from support.devices import run
 from support.hosts import Hosts
 from support.shell import completed
 
@@ -158,14 +157,6 @@ def test_a_node_with_another_file_system_in_place_refuses_before_a_byte(
 # --- what lies below the mount  -------------------------------------------------------------------
 
 
-def encrypted(devices):
-    return encryption(devices, devices.loop(devices.image("image", 600)))
-
-
-def zram(devices):
-    return devices.zram(600)
-
-
 def bound(devices):
     """A directory of a file system, bound to another place."""
     storage = devices.formatted("ext4", mib=600)
@@ -184,23 +175,6 @@ def rig_on(make_rig, point, **limits):
     )
     rig.write_references(GENEROUS)
     return rig
-
-
-@pytest.mark.needs_loop
-@pytest.mark.needs_root
-@pytest.mark.parametrize(
-    "make, cause",
-    [
-        (encrypted, r"honour \(ext4 encrypts what lies here"),
-        (zram, r"memory, not storage \(zram0, compressed memory\)"),
-    ],
-)
-def test_what_lies_below_is_no_storage(devices, make_rig, make, cause):
-    run = rig_on(make_rig, make(devices)).run(*RANDOM_READ)
-    run.never_passed("INVALID")
-    assert run.record["verdict"] == "INVALID"
-    findings = " ".join(str(finding) for finding in run.record["findings"])
-    assert re.search(cause, findings), findings
 
 
 @pytest.mark.needs_loop

@@ -9,18 +9,6 @@ from support.web import served
 
 pytestmark = pytest.mark.needs_fio
 
-_LIMITS = {
-    "case_bytes": "128 MiB",
-    "case_files": 4000,
-    "phase_seconds": "0.5 s",
-    "repetitions": 1,
-    "tier": "quick",
-    "max_fill": "99 %",
-    "max_of_free": "100 %",
-    "max_spread": "100 %",
-    "max_foreign": "100 %",
-}
-
 
 def configuration(rig, url):
     """Several systems, environments for all of them, modes, and logs that go elsewhere; nothing of ours is complete."""
@@ -109,7 +97,7 @@ def test_each_thing_that_is_missing_is_named_and_then_it_measures(make_rig):
         ):
             assert f"daint:normal.extras.{key}" in refused.out, refused.out
         del normal["extras"]["limitz"]
-        normal["extras"] |= {"node": {"cores": 2, "memory": "4 GiB"}, "limits": _LIMITS}
+        normal["extras"] |= {key: declared[key] for key in ("node", "limits")}
         normal["extras"]["scale"] = {"tasks_per_node": 2}
         refused = run(rig, theirs, "-r")
         for key in ("features", "time_limit", "environs"):

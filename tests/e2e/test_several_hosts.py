@@ -180,9 +180,13 @@ def test_hosts_with_one_cache_read_and_stat_nothing_that_is_believed(
     verdicts = {metric["name"]: metric["verdict"] for metric in record["metrics"]}
     believed = {name for name, verdict in verdicts.items() if verdict == "UNREFERENCED"}
     assert believed == {
-        *("ior_easy_write_bw", "ior_hard_write_bw", "mdtest_easy_write_rate"),
-        *("mdtest_hard_write_rate", "find_rate"),
-        *("mdtest_easy_delete_rate", "mdtest_hard_delete_rate"),
+        "ior_easy_write_bw",
+        "ior_hard_write_bw",
+        "mdtest_easy_write_rate",
+        "mdtest_hard_write_rate",
+        "find_rate",
+        "mdtest_easy_delete_rate",
+        "mdtest_hard_delete_rate",
     }, record["reason"]
     witnessed = [
         f

@@ -102,8 +102,10 @@ def mpi_run(make_module_rig):
         limits={"repetitions": 2, "case_bytes": "96 MiB", "case_files": 12800},
     )
     run = rig.run(
-        *("-n", "IorPosix%files=shared%order=sequential%cache=buffered"),
-        *("-n", "MdtestHard"),
+        "-n",
+        "IorPosix%files=shared%order=sequential%cache=buffered",
+        "-n",
+        "MdtestHard",
         "--keep-stage-files",
     )
     rig.assert_clean()

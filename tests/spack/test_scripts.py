@@ -182,20 +182,24 @@ def test_fingerprint_follows_the_programs_and_not_the_site(facts):
 
 
 TOOLS = [
-    *(
-        "bash",
-        "sh",
-        "sed",
-        "sort",
-        "head",
-        "tail",
-        "grep",
-        "git",
-        "tar",
-        "patch",
-        "make",
-    ),
-    *("dirname", "readlink", "cat", "mkdir", "rm", "mv", "env"),
+    "bash",
+    "sh",
+    "sed",
+    "sort",
+    "head",
+    "tail",
+    "grep",
+    "git",
+    "tar",
+    "patch",
+    "make",
+    "dirname",
+    "readlink",
+    "cat",
+    "mkdir",
+    "rm",
+    "mv",
+    "env",
 ]
 
 

@@ -72,21 +72,6 @@ class Devices:
         Path(f"/sys/block/{Path(device).name}/queue/iostats").write_text("1")
         return Path(device)
 
-    def zram(self, mib):
-        """A file system in compressed memory, mounted."""
-        size = Path("/sys/block/zram0/disksize")
-        if not size.exists() or size.read_text().strip() != "0":
-            pytest.skip("no unused zram0")
-        size.write_text(f"{mib * MIB}")
-        self.leaving.callback(self._reset, size.with_name("reset"))
-        return self.made("ext4", Path("/dev/zram0"))
-
-    @staticmethod
-    def _reset(zram):
-        # Hosts of other tests may have a copy of the mount for as long as they live; the next test is skipped then.
-        with contextlib.suppress(OSError):
-            patiently(lambda: zram.write_text("1"))
-
     def mount(self, source, name, kind="", options="rw"):
         point = self.folder / name
         point.mkdir(exist_ok=True)

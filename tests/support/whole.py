@@ -35,7 +35,6 @@ from support.extras import extras
 
 GIB = 1 << 30
 MIB = 1 << 20
-BOOTED = 1_795_000_000.0
 FILES = 20_000
 #: Seconds that a phase takes, and that it waits before and after.
 LASTS = 10.0

@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 
 from iogauge.records import query
 from iogauge.records.series import Measured, series_of_line
-from iogauge_extras.history import states
 from support import records
 from support.records import append
 
@@ -52,14 +51,6 @@ def days(folder, prints, begin=0):
         session = time.replace("-", "").replace(":", "")[:15] + "-n1-1"
         made = records.record(session=session, time=time).with_fingerprint(print_)
         append(folder / "mysite" / f"{session}.jsonl", made.to_json())
-
-
-def test_the_trend_begins_anew(tmp_path):
-    uuids = [None] * 15 + ["A"] * 15 + ["B"] * 20
-    days(tmp_path / "history", [with_uuid(uuid) for uuid in uuids])
-    with closing(query.connect(tmp_path / "history")) as opened:
-        (series,) = states.states_of(opened, query.Choice())
-    assert series.few
 
 
 # --- what was not answered ------------------------------------------------------------------------

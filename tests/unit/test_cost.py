@@ -63,7 +63,8 @@ def site(**topology):
         (
             replace(READ, access=Access(direction="read", saturates="bandwidth")),
             TOPOLOGY | EFFICIENCY,
-            *(8 * GB, "80% of the ceiling"),
+            8 * GB,
+            "80% of the ceiling",
         ),
     ],
 )

@@ -19,8 +19,13 @@ INPUTS = int(os.environ.get("IOGAUGE_FUZZ", "0"))
 #: Each input; a reader that takes longer hangs. Machines that run other work too are slow.
 DEADLINE = timedelta(seconds=60)
 SLOW = {
-    *("history", "alarm", "darshan.parse", "site settings", "references"),
-    *("yamledit.put", "yamlfile.load"),
+    "history",
+    "alarm",
+    "darshan.parse",
+    "site settings",
+    "references",
+    "yamledit.put",
+    "yamlfile.load",
 }
 READERS = pytest.mark.parametrize("name", fuzz.BY_NAME)
 _DAMAGE = st.tuples(st.integers(0, 9), st.integers(0, 2**20), st.integers(0, 2**16))

@@ -303,24 +303,25 @@ def ceiling(value, **access):
 
 
 @pytest.mark.parametrize(
-    "files, written, found, outcome",
+    "files, written, found, syncs, outcome",
     [
-        (8000, 512_000, None, OK),
-        (8000, 511_999, None, INVALID),
-        (999, 0, 100, OK),
-        (99, 10**9, 99, OK),
-        (8000, 10**9, 100, OK),
-        (8000, 10**9, 99, INVALID),
+        (8000, (512_000, 512_000), None, True, OK),
+        (8000, (512_000, 511_999), None, True, INVALID),
+        (8000, (511_999, 512_000), None, True, INVALID),
+        # They wait in memory, as nobody asked for a sync.
+        (8000, (512_000, 0), None, False, OK),
+        (999, (0, 0), 100, True, OK),
+        (99, (10**9, 10**9), 99, True, OK),
+        (8000, (10**9, 10**9), 100, True, OK),
+        (8000, (10**9, 10**9), 99, True, INVALID),
     ],
 )
-def test_g9_wants_new_files_on_the_target(files, written, found, outcome):
-    whole = (
-        metadata()
-        .output("create", 0, operations=files)
-        .output("create", 1, operations=files)
-    )
+def test_g9_wants_new_files_on_the_target(files, written, found, syncs, outcome):
+    whole = metadata().planned("create", syncs=syncs)
     for at in (0, 1):
-        whole = whole.witness("create", at, counters={"8:16": Reading(0, written)})
+        counted = Reading(0, written[at])
+        whole = whole.output("create", at, operations=files)
+        whole = whole.witness("create", at, counters={"8:16": counted})
     looks = [] if found is None else [(begins(n, 1) - 1, found) for n in (1, 2)]
     finding = moved.storage(whole.alter(found=tuple(looks)).phase("create"))
     assert finding.outcome is outcome, finding
@@ -1121,25 +1122,6 @@ GUARD = Guard(
 )
 
 
-def test_a_source_that_is_not_exact_contradicts_and_never_confirms():
-    for count, required, outcome in (
-        (100, False, WARN),
-        (100, True, INVALID),
-        (90, False, INVALID),
-    ):
-        bound = agreement.Bounds(
-            "somebody counted less", most=agreement.BYTES.most(count)
-        )
-        figure = agreement.ReportedFigure("the tool says 100", 100, [bound])
-        unseen = GUARD.unwitnessed("nobody is exact", required)
-        found = agreement.settle(GUARD, [[figure]], fine="fine", unseen=unseen)
-        assert found.outcome is outcome
-        exact = agreement.Bounds("exact", exact=True)
-        confirmed = replace(figure, bounds=[bound, exact])
-        found = agreement.settle(GUARD, [[confirmed]], fine="fine", unseen=unseen)
-        assert found.outcome is (OK if count == 100 else INVALID)
-
-
 def g4(*executions, **more):
     """G4 of executions by what they report and who saw them."""
     figures = [[clock.reported_seconds(**known)] for known in executions]
@@ -1227,17 +1209,6 @@ def test_g20_remarks_on_an_eviction_that_is_the_failure_that_a_case_measures():
     )
     plan = replace(whole.plan, checks_all=True)
     assert nodes.connections(replace(whole, plan=plan).seen()).outcome is WARN
-
-
-def test_g8_knows_that_tasks_read_programs_too():
-    """If memory is short, again and again: 75.8 MiB were seen for 24 MiB of data. They are not the target's."""
-    for counted, outcome in ((GIB, OK), (3 * GIB, INVALID)):
-        counters = dict.fromkeys(("8:17", "8:16"), Reading(counted, 1))
-        whole = data("ext4 on a partition")
-        for at in (0, 1):
-            moves = Reading(3 * GIB // 2, 0)
-            whole = whole.witness("read", at, moved=moves, counters=counters)
-        assert moved.bytes_witnessed(whole.phase("read")).outcome is outcome
 
 
 @pytest.mark.parametrize(

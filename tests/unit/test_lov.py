@@ -50,15 +50,27 @@ def same(found, made):
     assert found.composite == made["composite"]
     assert [
         (
-            *(part.stripe_count, part.stripe_bytes, part.pattern, part.pool or ""),
-            *(list(part.objects), part.begin_bytes, part.end_bytes, part.mirror),
+            part.stripe_count,
+            part.stripe_bytes,
+            part.pattern,
+            part.pool or "",
+            list(part.objects),
+            part.begin_bytes,
+            part.end_bytes,
+            part.mirror,
             part.instantiated or not made["composite"],
         )
         for part in found.parts
     ] == [
         (
-            *(part["count"], part["size"], part["pattern"], part["pool"] or ""),
-            *(part["objects"], part["begin"], part["end"], part["mirror"]),
+            part["count"],
+            part["size"],
+            part["pattern"],
+            part["pool"] or "",
+            part["objects"],
+            part["begin"],
+            part["end"],
+            part["mirror"],
             part["init"] or not made["composite"],
         )
         for part in made["parts"]

@@ -157,7 +157,9 @@ def launch(run_tasks, launcher):
         ({"repeat": [phase("timed", "read", data=None)]}, 0, 0, 6 + 4 + 40),
         (
             {"repeat": [phase("meta", "metadata", data=None)] * 2, "repetitions": 1},
-            *(0, 0, 6 + 4 + 40),
+            0,
+            0,
+            6 + 4 + 40,
         ),
         # One execution that reads, too, and does each twice.
         (
@@ -169,7 +171,9 @@ def launch(run_tasks, launcher):
                 "repetitions": 1,
                 "warm_up": False,
             },
-            *(200, 200, 6 + 1 + 4),
+            200,
+            200,
+            6 + 1 + 4,
         ),
     ],
 )
@@ -188,8 +192,15 @@ def test_footprint(change, written, read, seconds):
 
 def test_hosts_of_a_site_without_a_scheduler_stand_in_a_file():
     assert per_node_launcher("mpirun", 2, ["a", "b"]) == [
-        *("mpirun", "-np", "2", "--hostfile", "hosts.txt"),
-        *("--map-by", "ppr:1:node", "--bind-to", "none"),
+        "mpirun",
+        "-np",
+        "2",
+        "--hostfile",
+        "hosts.txt",
+        "--map-by",
+        "ppr:1:node",
+        "--bind-to",
+        "none",
     ]
     with pytest.raises(ValueError, match="'srun' with extras"):
         host_options("srun", ["a"])

@@ -6,7 +6,6 @@ import pytest
 
 from iogauge.evidence.task_counters import TaskCounters
 from iogauge.guards import clock, contents, figures, others
-from iogauge.guards import moved as guards_witness
 from iogauge.guards.finding import Outcome
 from iogauge.guards.moved import bytes_witnessed
 from iogauge.node.counters import Reading
@@ -288,26 +287,6 @@ def test_a_tool_whose_lines_were_kept_back_has_its_run_time_and_a_start(
     whole = timed("mdtest", ended, {})
     seen = replace(whole, plan=replace(whole.plan, nodes=nodes)).phase("write")
     finding = clock.seconds_witnessed(seen)
-    assert finding.outcome is outcome, finding
-
-
-@pytest.mark.parametrize(
-    "written, syncs, outcome",
-    [
-        ((640_000, 640_000), True, Outcome.OK),
-        ((640_000, 639_999), True, Outcome.INVALID),
-        ((639_999, 640_000), True, Outcome.INVALID),
-        # They wait in memory, as nobody asked for a sync.
-        ((640_000, 0), False, Outcome.OK),
-    ],
-)
-def test_files_of_each_execution_are_held_against_its_devices(written, syncs, outcome):
-    made = {"name": "create", "operations": 10_000}
-    whole = said(case(), "write", 2, **made).planned(
-        "write", direction="metadata", syncs=syncs
-    )
-    tasks = [task(counters={"8:16": Reading(0, count)}) for count in written]
-    finding = guards_witness.storage(heard(whole, *tasks).phase("write"))
     assert finding.outcome is outcome, finding
 
 

@@ -24,6 +24,11 @@ from support.whole import FILES, GIB, HOME, LASTS, MIB, Whole, begins, data, met
 COUNTED = [name for name in whole.SYSTEMS if name != "fuse.bindfs"]
 
 
+def by(method):
+    """What alters a case by a method of it, with the words that are given."""
+    return lambda *words, **changes: lambda case: method(case, *words, **changes)
+
+
 def same(case):
     return case
 
@@ -42,22 +47,19 @@ def moved(factor, of=""):
     return altered
 
 
-def others(bytes_read, requests=0):
+@by
+def others(case, bytes_read, requests=0):
     """Others read so much on the same device in both repetitions."""
 
-    def altered(case):
-        for at in (0, 1):
-            case = case.witness(
-                "read",
-                at,
-                counters=lambda one: {
-                    n: m + Reading(bytes_read, 0, requests)
-                    for n, m in one.counters.items()
-                },
-            )
-        return case
-
-    return altered
+    for at in (0, 1):
+        case = case.witness(
+            "read",
+            at,
+            counters=lambda one: {
+                n: m + Reading(bytes_read, 0, requests) for n, m in one.counters.items()
+            },
+        )
+    return case
 
 
 def unlooked(case):
@@ -67,20 +69,18 @@ def unlooked(case):
     return case
 
 
-def unseen(phase, seconds):
+@by
+def unseen(case, phase, seconds):
     """The agent was stopped while bytes of a phase moved: it looked again after so many seconds."""
 
-    def altered(case):
-        (number,) = [n for n, one in enumerate(case.plan.repeat) if one.name == phase]
-        stopped = begins(1, number) + 3.0
-        looks = [
-            look
-            for look in case.evidence.moved
-            if not stopped < look.time < stopped + seconds
-        ]
-        return case.alter(moved=tuple(looks))
-
-    return altered
+    (number,) = [n for n, one in enumerate(case.plan.repeat) if one.name == phase]
+    stopped = begins(1, number) + 3.0
+    looks = [
+        look
+        for look in case.evidence.moved
+        if not stopped < look.time < stopped + seconds
+    ]
+    return case.alter(moved=tuple(looks))
 
 
 def busy(case):
@@ -114,34 +114,30 @@ def left_early(case):
     return case.declared(limits={"max_foreign": 0.01})
 
 
-def samples(**changes):
+@by
+def samples(case, **changes):
     """The samples after the write of each repetition, altered."""
 
-    def altered(case):
-        return case.alter(
-            samples=tuple(
-                replace(one, **changes) if one.after == "write" else one
-                for one in case.evidence.samples
-            )
+    return case.alter(
+        samples=tuple(
+            replace(one, **changes) if one.after == "write" else one
+            for one in case.evidence.samples
         )
+    )
 
-    return altered
 
-
-def in_memory(after):
+@by
+def in_memory(case, after):
     """After the write or read of each repetition its blocks are in the page cache."""
 
-    def altered(case):
-        held = [
-            replace(
-                one, blocks=tuple(replace(block, kind="cached") for block in one.blocks)
-            )
-            for one in case.evidence.samples
-        ]
-        pairs = zip(case.evidence.samples, held, strict=True)
-        return case.alter(samples=tuple(b if a.after == after else a for a, b in pairs))
-
-    return altered
+    held = [
+        replace(
+            one, blocks=tuple(replace(block, kind="cached") for block in one.blocks)
+        )
+        for one in case.evidence.samples
+    ]
+    pairs = zip(case.evidence.samples, held, strict=True)
+    return case.alter(samples=tuple(b if a.after == after else a for a, b in pairs))
 
 
 def _kept(case):
@@ -157,32 +153,26 @@ def _kept(case):
     )
 
 
-def read_back(*blocks):
+@by
+def read_back(case, *blocks):
     """The last read of the case found other blocks."""
 
-    def altered(case):
-        *first, last = case.evidence.samples
-        return case.alter(samples=(*first, replace(last, blocks=blocks)))
-
-    return altered
+    *first, last = case.evidence.samples
+    return case.alter(samples=(*first, replace(last, blocks=blocks)))
 
 
-def views(**changes):
-    def altered(case):
-        (view,) = case.evidence.views
-        return case.alter(
-            views=(replace(view, **changes),), opened=replace(view, **changes)
-        )
-
-    return altered
+@by
+def views(case, **changes):
+    (view,) = case.evidence.views
+    return case.alter(
+        views=(replace(view, **changes),), opened=replace(view, **changes)
+    )
 
 
-def facts(**told):
-    def altered(case):
-        node = case.evidence.nodes["n1"]
-        return case.alter(nodes={"n1": {**node, **told}})
-
-    return altered
+@by
+def facts(case, **told):
+    node = case.evidence.nodes["n1"]
+    return case.alter(nodes={"n1": {**node, **told}})
 
 
 def _switched_off(case):
@@ -195,21 +185,14 @@ def evictions(*several):
     return left(evictions={"read": several})
 
 
-def all_outputs(**changes):
+@by
+def all_outputs(case, **changes):
     """Every execution of every phase says something else."""
 
-    def altered(case):
-        for phase, outputs in case.evidence.outputs.items():
-            for at in range(len(outputs)):
-                case = case.output(phase, at, **changes)
-        return case
-
-    return altered
-
-
-def by(method):
-    """What alters a case by a method of it, with the words that are given."""
-    return lambda *words, **changes: lambda case: method(case, *words, **changes)
+    for phase, outputs in case.evidence.outputs.items():
+        for at in range(len(outputs)):
+            case = case.output(phase, at, **changes)
+    return case
 
 
 heard, said, planned = by(Whole.witness), by(Whole.output), by(Whole.planned)
@@ -226,18 +209,16 @@ def contained(case):
     return case.witness("read", 0, **lost).witness("read", 1, **lost)
 
 
-def cut(text):
+@by
+def cut(case, text):
     """mdtest was told more words than it prints, and says so many characters of this text as it can."""
 
-    def altered(case):
-        planned = ["mdtest", "-F", "-C", "-d", f"{DIR}/tree", f"--long={'x' * 1000}"]
-        command = f"mdtest '-F' '-C' '-d' '{HOME}/tree' '--long={text}"[:1004]
-        case = case.planned("create", command=planned)
-        return case.output("create", 0, command=command).output(
-            "create", 1, command=command
-        )
-
-    return altered
+    planned = ["mdtest", "-F", "-C", "-d", f"{DIR}/tree", f"--long={'x' * 1000}"]
+    command = f"mdtest '-F' '-C' '-d' '{HOME}/tree' '--long={text}"[:1004]
+    case = case.planned("create", command=planned)
+    return case.output("create", 0, command=command).output(
+        "create", 1, command=command
+    )
 
 
 # --- healthy --------------------------------------------------------------------------------------
@@ -297,6 +278,10 @@ HEALTHY = {
                 for look in case.evidence.moved
             )
         ),
+    ),
+    "tasks that read their programs too, again and again": (
+        data("ext4 on a partition"),
+        heard("read", moved=Reading(3 * GIB // 2, 0)),
     ),
     "a disk that moved journals too": heard(
         "write",
@@ -564,28 +549,24 @@ def test_a_site_that_does_not_say_which_file_system_it_is_has_a_remark():
         assert refused == (["G9 identity"] if gate else [])
 
 
-def load(before, after):
+@by
+def load(case, before, after):
     """The one-minute load of four cores before the run and at its end."""
 
-    def altered(case):
-        (look,), (change,) = case.evidence.idle, case.evidence.activity
-        idle, changes = replace(look, load1=before), replace(change, load1=after)
-        return case.alter(idle=(idle,), activity=(changes,))
-
-    return altered
+    (look,), (change,) = case.evidence.idle, case.evidence.activity
+    idle, changes = replace(look, load1=before), replace(change, load1=after)
+    return case.alter(idle=(idle,), activity=(changes,))
 
 
-def processors(own, others, idle, *phases, then=same):
+@by
+def processors(case, own, others, idle, *phases, then=same):
     """What four processors did in ten seconds, of 4,000 ticks, in all repetitions of the phases."""
 
-    def altered(case):
-        ticks = Ticks(own + others, idle)
-        for phase in phases or ("write", "read"):
-            for at in (0, 1):
-                case = case.witness(phase, at, ticks=own // 2, processors=ticks)
-        return then(case)
-
-    return altered
+    ticks = Ticks(own + others, idle)
+    for phase in phases or ("write", "read"):
+        for at in (0, 1):
+            case = case.witness(phase, at, ticks=own // 2, processors=ticks)
+    return then(case)
 
 
 @pytest.mark.parametrize(

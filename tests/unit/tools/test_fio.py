@@ -15,13 +15,12 @@ from iogauge.tools.fio.output import (
 from support.project import SAMPLES
 
 GOOD = [
-    *(
-        "fio_client_server.json.raw",
-        "fio_two_servers.json",
-        "fio_one_server.json",
-        "fio_note.out",
-    ),
-    *("fio_file.json", "fio_randread.json"),
+    "fio_client_server.json.raw",
+    "fio_two_servers.json",
+    "fio_one_server.json",
+    "fio_note.out",
+    "fio_file.json",
+    "fio_randread.json",
 ]
 
 

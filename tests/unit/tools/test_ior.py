@@ -10,14 +10,15 @@ from iogauge.tools.ior.output import parse_json, with_rank_times
 from support.project import SAMPLES
 
 GOOD = [
-    *(
-        "ior_i1.json",
-        "ior_i3.json",
-        "ior_stone_wear.json",
-        "ior_stone_i2.json",
-        "ior_i2.json",
-    ),
-    *("ior_mpirun_4x2.json", "ior_wonly.json", "ior_verify.json", "ior_corrupt.json"),
+    "ior_i1.json",
+    "ior_i3.json",
+    "ior_stone_wear.json",
+    "ior_stone_i2.json",
+    "ior_i2.json",
+    "ior_mpirun_4x2.json",
+    "ior_wonly.json",
+    "ior_verify.json",
+    "ior_corrupt.json",
     "ior_random_data.json",
 ]
 

@@ -11,17 +11,13 @@ from support.mdtest import ranks_of
 from support.project import SAMPLES
 
 GOOD = [
-    *(
-        "mdtest_base.stdout",
-        "mdtest_few.stdout",
-        "mdtest_stone.stdout",
-        "mdtest_save.stdout",
-    ),
-    *(
-        "mdtest_easy_create.stdout",
-        "mdtest_easy_stat.stdout",
-        "mdtest33_stonewall.stdout",
-    ),
+    "mdtest_base.stdout",
+    "mdtest_few.stdout",
+    "mdtest_stone.stdout",
+    "mdtest_save.stdout",
+    "mdtest_easy_create.stdout",
+    "mdtest_easy_stat.stdout",
+    "mdtest33_stonewall.stdout",
 ]
 EMPTY_READ = "WARNING: Read bytes is 0, thus, a read test will actually just open/close"
 
@@ -55,13 +51,15 @@ def test_the_headers_of_4_1_name_units(version):
     "label",
     [
         # mpirun of Open MPI 4.1 and 5.0, srun --label, mpiexec -l of MPICH 5.0
-        *("[1,0]<stdout>:", "Fri Nov 27 02:54:19 2026<stdout>:"),
-        *("[1,0]<stdout>: ", "[0]<stdout>: ", "[1,0][vm:9261]<stdout>: "),
-        *(
-            "[Fri Nov 27 12:20:47 2026]<stdout>: ",
-            "[Fri Nov 27 12:20:47 2026][1,0]<stdout>: ",
-        ),
-        *(" 0: ", "[0] "),
+        "[1,0]<stdout>:",
+        "Fri Nov 27 02:54:19 2026<stdout>:",
+        "[1,0]<stdout>: ",
+        "[0]<stdout>: ",
+        "[1,0][vm:9261]<stdout>: ",
+        "[Fri Nov 27 12:20:47 2026]<stdout>: ",
+        "[Fri Nov 27 12:20:47 2026][1,0]<stdout>: ",
+        " 0: ",
+        "[0] ",
     ],
 )
 def test_labels_of_a_launcher(label):

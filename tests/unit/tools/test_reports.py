@@ -109,8 +109,11 @@ def test_fio(report):
 
 #: Recorded reports of each kind.
 COUNTED = (
-    *("fio_file.json", "fio_randread.json", "fio_note.out"),
-    *("fio_disturbed_342.json", "fio_one_server.json"),
+    "fio_file.json",
+    "fio_randread.json",
+    "fio_note.out",
+    "fio_disturbed_342.json",
+    "fio_one_server.json",
 )
 
 
