@@ -1203,12 +1203,17 @@ def test_g4_confirms_no_seconds_at_which_nobody_looked_for_a_second():
 # --- G20: connections to the servers --------------------------------------------------------------
 
 
-def test_g20_remarks_on_an_eviction_that_is_the_failure_that_a_case_measures():
-    whole = data().alter(
-        activity=(activity(troubles=("rig-OST0000 lost rig-OST0000",)),)
+def test_g20_names_all_that_a_failure_took_away():
+    """The servers of a real Lustre were killed: the first trouble was an MDT, and an eviction by an OST the error."""
+    troubles = (
+        "rig-MDT0001 lost rig-MDT0001",
+        "rig-OST0000 evicted by rig-OST0000",
     )
+    whole = data().alter(activity=(activity(troubles=troubles),))
     plan = replace(whole.plan, checks_all=True)
-    assert nodes.connections(replace(whole, plan=plan).seen()).outcome is WARN
+    finding = nodes.connections(replace(whole, plan=plan).seen())
+    assert finding.outcome is WARN
+    assert all(trouble in finding.saw for trouble in troubles)
 
 
 @pytest.mark.parametrize(

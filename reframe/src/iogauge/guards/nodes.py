@@ -126,5 +126,5 @@ def connections(case: CaseView) -> Finding:
         saw = "as the kernel's log says"
     if case.plan.checks_all and troubles:
         # The failure is what such a case measures, and all its data are compared afterwards.
-        return _CONNECTIONS.warn(troubles[0])
+        return _CONNECTIONS.warn("; ".join(troubles))
     return _CONNECTIONS.unless(saw, *troubles)
