@@ -21,7 +21,7 @@ LOCAL = "127.0.0.1"
 #: The server's threads, where an NFS server runs.
 THREADS = Path("/proc/fs/nfsd/threads")
 #: Nobody else uses the storage of a test.
-LIMITS = {"case_bytes": "64 MiB", "max_foreign": "10 %"}
+LIMITS = {"case_bytes": "256 MiB", "max_foreign": "10 %"}
 BUFFERED = "IorPosix%files=per-process%order=sequential%cache=buffered"
 CASES = "IorPosix%files=per-process%order=sequential|FioRandomRead%block=4KiB"
 
