@@ -98,7 +98,7 @@ def verdicts() -> str:
 #: Where a case goes, from its scenario to its verdict: files of the library, or of the project.
 WALK = (
     "checks/ior_posix.py",
-    *("cases/ior.py", "cases/storage.py", "cases/judged.py"),
+    *("cases/ior_check.py", "cases/storage.py", "cases/judged.py"),
     *("plan/case.py", "plan/script.py", "job/job.sh", "job/opening.py"),
     *("plan/observations.py", "evidence/collect.py"),
     *("guards/catalogue.py", "guards/views.py", "judge/decide.py", "judge/verdict.py"),

@@ -10,7 +10,7 @@ import pytest
 
 from e2e.rig import GENEROUS, RANDOM_READ, mounted
 from e2e.test_several_hosts import run_on
-from iogauge.node.host import usable_cores
+from iogauge.node.activity import usable_cores
 from iogauge.node.view import look
 from iogauge.workspace import permission
 from support import hosts as support

@@ -25,9 +25,9 @@ from iogauge.core import yamlfile
 from iogauge.core.measurement import ToolOutput, ToolOutputError
 from iogauge.core.yamlfile import YamlError
 from iogauge.evidence import task_counters, times
-from iogauge.node import host, identity, inventory
-from iogauge.node.lustre import checksums, client, layout, lov, targets
-from iogauge.node.lustre.programs import LustreError
+from iogauge.node import activity, identity, inventory
+from iogauge.node.lustre import checksums, file_layout, lov, parameters, targets
+from iogauge.node.lustre.lfs import LustreError
 from iogauge.node.lustre.quotas import parse_lfs_quota, parse_lfs_quotas
 from iogauge.node.mounts import fsname_of, parse_mountinfo
 from iogauge.plan import observations, stage
@@ -36,17 +36,17 @@ from iogauge.records.record import Record
 from iogauge.report import endings, export, history_table, outcome
 from iogauge.site import mistakes as site_mistakes
 from iogauge.site import references
-from iogauge.tools.fio import output as tools_output
-from iogauge.tools.ior.output import parse_json, with_rank_times
+from iogauge.tools.fio import fio_output as tools_output
+from iogauge.tools.ior.ior_output import parse_json, with_rank_times
 from iogauge.tools.mdtest import parse as parse_mdtest
 from iogauge.tools.mdtest import parse_rank_csv
 from iogauge_extras.compare import logs, sides
 from iogauge_extras.compare.logs import CompareError
 from iogauge_extras.darshan import log as darshan
-from iogauge_extras.darshan.figures import of_log
+from iogauge_extras.darshan.log_figures import of_log
 from iogauge_extras.history import yamledit
 from iogauge_extras.history.runs import Refused
-from iogauge_extras.loads.series import series_of_instants
+from iogauge_extras.loads.bandwidth_series import series_of_instants
 from iogauge_extras.needle import slow_probes as needle
 from iogauge_extras.page import marks, news, page
 from iogauge_extras.suites import io500, wrf
@@ -385,8 +385,10 @@ def _mdtest_ranks(data):
 def _layout(data):
     found = lov.parse_lov(data, "f")
     assert (found.osts or found.start is None) and found.last.stripe_bytes > 0
-    noted = layout.Layouts(repetition=1, files=(found,), total=1)
-    assert layout.Layouts.from_json(json.loads(json.dumps(noted.to_json()))) == noted
+    noted = file_layout.Layouts(repetition=1, files=(found,), total=1)
+    assert (
+        file_layout.Layouts.from_json(json.loads(json.dumps(noted.to_json()))) == noted
+    )
     return found
 
 
@@ -441,12 +443,12 @@ def _quota(data):
 
 def _lctl(data):
     text = text_of(data)
-    return client.facts_of(parse_parameters(text)), checksums.parse_params(text)
+    return parameters.facts_of(parse_parameters(text)), checksums.parse_params(text)
 
 
 def _machine(data):
     """What the kernel says of itself."""
-    return host.parse_log(text_of(data), "lustre")
+    return activity.parse_log(text_of(data), "lustre")
 
 
 def _noted(data):

@@ -2,7 +2,7 @@
 
 import json
 
-from iogauge.node import host, inventory
+from iogauge.node import activity, inventory
 from iogauge.plan.stage import FACTS
 from support import stage as healthy
 from support.stage import SAMPLES
@@ -70,7 +70,7 @@ def build(stage, nodes, tasks=TASKS, osts=0):
             text = text.replace(old, new)
         file.write_text(text)
         (stage / f"ior.{rep}.csv").write_text(ior_ranks(tasks))
-    seen, prints = host.look(str(stage)).to_json(), inventory.collect(str(stage))
+    seen, prints = activity.look(str(stage)).to_json(), inventory.collect(str(stage))
     with open(stage / "phases.tsv", "a") as phases:
         phases.writelines(f"0\t{out}\t0\t0.5\t0.6\tt\n" for out in FACTS)
     lines = _task_lines(per_node)

@@ -11,8 +11,8 @@ from iogauge.node.mounts import Mount, Space
 from iogauge.node.view import View
 from iogauge.plan.case import DIR, REP, Access, CasePlan, PhasePlan
 from iogauge.plan.stage import Opened
-from iogauge.tools.fio import output as tools_output
-from iogauge.tools.ior.output import parse_json, with_rank_times
+from iogauge.tools.fio import fio_output as tools_output
+from iogauge.tools.ior.ior_output import parse_json, with_rank_times
 from support.project import SAMPLES
 
 METRICS = (Metric("write_bw", "MiB/s"), Metric("read_iops", "ops/s"))

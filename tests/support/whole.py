@@ -19,11 +19,11 @@ from iogauge.evidence.model import Evidence, Striping, rates_of
 from iogauge.evidence.task_counters import NodeActivity, TaskCounters
 from iogauge.guards.views import CaseView
 from iogauge.judge.decide import judge
+from iogauge.node.activity import Load
 from iogauge.node.counters import Reading
 from iogauge.node.files import Block, Eviction, Held, Sample
-from iogauge.node.host import Load
 from iogauge.node.kinds import Below
-from iogauge.node.lustre.layout import FileLayout, Layouts, Part
+from iogauge.node.lustre.file_layout import FileLayout, Layouts, Part
 from iogauge.node.lustre.targets import StorageTarget
 from iogauge.node.mounts import Mount, Space
 from iogauge.node.view import View

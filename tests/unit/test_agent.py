@@ -13,8 +13,8 @@ from iogauge.job import agent, lead_agent
 from iogauge.job import target as job_lustre
 from iogauge.job.target import look_again
 from iogauge.node import mounts
-from iogauge.node.lustre import client, quotas
-from iogauge.node.lustre.layout import Layouts
+from iogauge.node.lustre import parameters, quotas
+from iogauge.node.lustre.file_layout import Layouts
 from iogauge.node.lustre.request import Pins
 from iogauge.node.mounts import Mount, Space
 from iogauge.node.view import View, look
@@ -288,7 +288,7 @@ def lustre(target, tmp_path, monkeypatch):
         f"lov.lustre-clilov-ffff88.{name}": value for name, value in default.items()
     }
     kernel(tmp_path, addresses | default)
-    monkeypatch.setattr(client, "TOPS", (str(tmp_path / "sys/fs/lustre"),))
+    monkeypatch.setattr(parameters, "TOPS", (str(tmp_path / "sys/fs/lustre"),))
     return target
 
 

@@ -62,7 +62,10 @@ def test_a_page_without_its_part_is_refused():
         (["open", "/nonexistent"], "iogauge.guards.preflight"),
         (["facts", "/nonexistent", "facts"], "iogauge.node.inventory"),
         (["remove", "/nonexistent", "0"], "iogauge.workspace.directory"),
-        (["turns", "/nonexistent", "1", "/nonexistent"], "iogauge.tools.fio.output"),
+        (
+            ["turns", "/nonexistent", "1", "/nonexistent"],
+            "iogauge.tools.fio.fio_output",
+        ),
     ],
     ids=["open", "facts", "remove", "turns"],
 )

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 from rich.console import Console
 
-from iogauge.cases.ior import IorCheck
+from iogauge.cases.ior_check import IorCheck
 from iogauge.core.measurement import Reference
 from iogauge.core.units import duration
 from iogauge.plan import bounds

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 from iogauge.cli import app
 from iogauge.core.measurement import Quantity, ToolOutputError
 from iogauge_extras.darshan import log as darshan
-from iogauge_extras.darshan.figures import of_log
+from iogauge_extras.darshan.log_figures import of_log
 from support.project import DATA
 from support.shell import script
 

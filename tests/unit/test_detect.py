@@ -6,7 +6,7 @@ import os
 import pytest
 
 from iogauge.core import vocabulary
-from iogauge.node import host as node_cores
+from iogauge.node import activity as node_cores
 from iogauge.node import mounts
 from iogauge.node.mounts import Space
 from iogauge.site import machine as site_machine

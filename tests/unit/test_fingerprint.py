@@ -7,7 +7,7 @@ import pytest
 
 from iogauge.evidence import fingerprint as evidence_fingerprint
 from iogauge.node import inventory
-from iogauge.node.lustre import client
+from iogauge.node.lustre import parameters
 from support.lustre.kernel import kernel
 from support.lustre.recorded import parse_parameters, sessions
 
@@ -44,7 +44,7 @@ def test_what_a_user_may_not_see_gives_no_key(tmp_path):
     answer = LUSTRE["(user bench) lctl get_param llite.*.max_cached_mb"]
     assert (answer.stdout, answer.status) == ("", 2)
     root_alone = {"lustre.server", "tunable.llite.max_cached_mb"}
-    assert client.facts("lustre", kernel(tmp_path, PARAMETERS, as_root=False)) == {
+    assert parameters.facts("lustre", kernel(tmp_path, PARAMETERS, as_root=False)) == {
         key: value for key, value in EXPECTED.items() if key not in root_alone
     }
 
@@ -57,8 +57,8 @@ def test_servers_are_counted_by_their_addresses(tmp_path):
     addresses["osc.lustre-OST0000-osc-MDT0000.ost_conn_uuid"] = "10.0.0.99@tcp"
     addresses["osc.lustre-OST0004-osc-ffff88.ost_conn_uuid"] = "<none>"
     kernel(tmp_path, addresses)
-    assert client.facts("lustre", tmp_path) == {"lustre.servers": 2}
-    assert client.client_servers("lustre", tmp_path) == {
+    assert parameters.facts("lustre", tmp_path) == {"lustre.servers": 2}
+    assert parameters.client_servers("lustre", tmp_path) == {
         f"lustre-OST000{i}_UUID": f"10.0.0.{1 + i % 2}@tcp" for i in range(4)
     }
 

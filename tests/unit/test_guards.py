@@ -12,8 +12,8 @@ from iogauge.guards import (
     clock,
     figures,
     moved,
-    nodes,
     others,
+    placement,
     preflight,
     striping,
 )
@@ -22,7 +22,7 @@ from iogauge.guards.contents import data_entropy
 from iogauge.guards.finding import Guard, Outcome
 from iogauge.node.counters import Reading
 from iogauge.node.files import Eviction
-from iogauge.node.lustre.layout import FileLayout, Layouts, Part, last_with_data
+from iogauge.node.lustre.file_layout import FileLayout, Layouts, Part, last_with_data
 from iogauge.node.lustre.quotas import Quota
 from iogauge.node.lustre.request import Layout, Pins
 from iogauge.node.lustre.targets import MetadataTarget, StorageTarget
@@ -966,7 +966,7 @@ def g15(tasks=4, cores=(8,), bindings=(), sweeps=False):
     plan = replace(
         whole.plan, nodes=len(cores), tasks=tasks * len(cores), sweeps_tasks=sweeps
     )
-    return nodes.placement(replace(whole, plan=plan).alter(**left).seen())
+    return placement.placement(replace(whole, plan=plan).alter(**left).seen())
 
 
 @pytest.mark.parametrize(
@@ -1211,9 +1211,20 @@ def test_g20_names_all_that_a_failure_took_away():
     )
     whole = data().alter(activity=(activity(troubles=troubles),))
     plan = replace(whole.plan, checks_all=True)
-    finding = nodes.connections(replace(whole, plan=plan).seen())
+    finding = placement.connections(replace(whole, plan=plan).seen())
     assert finding.outcome is WARN
     assert all(trouble in finding.saw for trouble in troubles)
+
+
+def test_g8_knows_that_tasks_read_programs_too():
+    """If memory is short, again and again: 75.8 MiB were seen for 24 MiB of data. They are not the target's."""
+    for counted, outcome in ((GIB, OK), (3 * GIB, INVALID)):
+        counters = dict.fromkeys(("8:17", "8:16"), Reading(counted, 1))
+        whole = data("ext4 on a partition")
+        for at in (0, 1):
+            moves = Reading(3 * GIB // 2, 0)
+            whole = whole.witness("read", at, moved=moves, counters=counters)
+        assert moved.bytes_witnessed(whole.phase("read")).outcome is outcome
 
 
 @pytest.mark.parametrize(

@@ -14,11 +14,11 @@ from iogauge.core.measurement import (
 from iogauge.evidence import collect, model
 from iogauge.judge import decide
 from iogauge.judge.verdict import Verdict
-from iogauge.node.lustre.layout import FileLayout, Layouts, Part
+from iogauge.node.lustre.file_layout import FileLayout, Layouts, Part
 from iogauge.node.lustre.request import Layout
 from iogauge.node.lustre.targets import StorageTarget
 from iogauge.plan.case import Access, Computed, Verification
-from iogauge.tools.ior.output import parse_json
+from iogauge.tools.ior.ior_output import parse_json
 from support import stage as healthy
 from support.extras import extras
 

@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from iogauge.evidence import task_counters
-from iogauge.node import host as node_counters
-from iogauge.node.host import Load
+from iogauge.node import activity as node_counters
+from iogauge.node.activity import Load
 
 # --- parsers --------------------------------------------------------------------------------------
 

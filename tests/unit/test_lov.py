@@ -10,8 +10,8 @@ import pytest
 import yaml
 
 from iogauge.node.lustre import lov
-from iogauge.node.lustre.layout import Layouts
-from iogauge.node.lustre.programs import LustreError
+from iogauge.node.lustre.file_layout import Layouts
+from iogauge.node.lustre.lfs import LustreError
 from support.lustre import attributes
 from support.lustre import lov as encoder
 from support.lustre.recorded import answer

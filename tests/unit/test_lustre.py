@@ -7,10 +7,10 @@ import pytest
 
 from iogauge.cli import queues
 from iogauge.core import commands
-from iogauge.node.lustre import directory, programs, targets
-from iogauge.node.lustre.directory import Directory
-from iogauge.node.lustre.layout import FileLayout, Part
-from iogauge.node.lustre.programs import LustreError
+from iogauge.node.lustre import inherited, lfs, targets
+from iogauge.node.lustre.file_layout import FileLayout, Part
+from iogauge.node.lustre.inherited import Directory
+from iogauge.node.lustre.lfs import LustreError
 from iogauge.node.lustre.request import Layout, Pins, place
 from iogauge.node.lustre.targets import MetadataTarget, StorageTarget
 from iogauge.node.view import look
@@ -54,7 +54,7 @@ def said(command):
     ],
 )
 def test_the_metadata_targets_of_a_directory(name, found):
-    assert directory.parse_getdirstripe(said(f"lfs getdirstripe -y {name}")) == found
+    assert inherited.parse_getdirstripe(said(f"lfs getdirstripe -y {name}")) == found
 
 
 def test_the_inodes_of_metadata_targets():
@@ -124,7 +124,7 @@ def test_what_a_site_may_expect_of_a_default(default, count, size):
 def test_a_target_that_lustre_does_not_answer_for_has_no_facts(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", "/nowhere")
     view = look(str(tmp_path))
-    found = directory.look_at_directory(view)
+    found = inherited.look_at_directory(view)
     assert found.facts == {}
     assert len(found.unanswered) == 3
 
@@ -253,8 +253,8 @@ CUT = answer("health.txt", "lfs df /mnt/lustre").stdout.partition("filesystem_su
 @pytest.mark.parametrize(
     "program, printed, complaint, ask, why",
     [
-        ("lfs", CUT, "", lambda: programs.run_lfs("df", ends=programs.SUMMARY), "cut off"),
-        ("lfs", "a 1", "error: OST0001: timed out", lambda: programs.run_lfs("osts"), "timed out"),
+        ("lfs", CUT, "", lambda: lfs.run_lfs("df", ends=lfs.SUMMARY), "cut off"),
+        ("lfs", "a 1", "error: OST0001: timed out", lambda: lfs.run_lfs("osts"), "timed out"),
         ("sinfo", "", "sinfo: error: slurmctld backup used", queues.queues, "backup used"),
         ("scontrol", "A = 1", "error: incomplete", lambda: commands.output("scontrol"), "incomplete"),
     ],
@@ -276,5 +276,5 @@ def test_a_change_that_lustre_refuses_names_all_its_options(tmp_path, monkeypatc
     (tmp_path / "lfs").chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     with pytest.raises(LustreError) as refused:
-        programs.change("setdirstripe", "-D", "-c", "1", "-i", "1", "/l/tree.0")
+        lfs.change("setdirstripe", "-D", "-c", "1", "-i", "1", "/l/tree.0")
     assert str(refused.value) == f"lfs setdirstripe -D -c 1 -i 1: exit status 1: {said}"

@@ -17,7 +17,7 @@ from iogauge.plan.observations import (
     Observation,
 )
 from iogauge.plan.stage import PhaseRun
-from iogauge_extras.loads.series import (
+from iogauge_extras.loads.bandwidth_series import (
     SERIES,
     Dip,
     Series,

@@ -18,7 +18,7 @@ from iogauge.core.paths import JOB_FILES
 from iogauge.node import mounts
 from iogauge.plan import observations
 from iogauge.plan.observations import SERVER
-from iogauge.tools.fio import options, output
+from iogauge.tools.fio import fio_options, fio_output
 from iogauge.workspace.directory import session_dir
 from support.orders import job_order
 from support.shell import kill, script
@@ -67,15 +67,17 @@ class Servers:
             "filename_format": "k$jobnum/$clientuid.$filenum",
         }
         for job in (
-            options.FioJob(
+            fio_options.FioJob(
                 name="layout",
                 pattern="write",
                 fsync_at_end=True,
                 checksum_bytes=4096,
                 **fields,
             ),
-            options.FioJob(name="read", pattern="randread", runtime_s=1, **fields),
-            options.FioJob(name="long", pattern="randread", runtime_s=300, **fields),
+            fio_options.FioJob(name="read", pattern="randread", runtime_s=1, **fields),
+            fio_options.FioJob(
+                name="long", pattern="randread", runtime_s=300, **fields
+            ),
         ):
             (self.stage / f"{job.name}.fio").write_text(job.job_file())
         self.program("launch", THREE)
@@ -148,7 +150,7 @@ class Servers:
         return not self.left()
 
     def measured(self, *names):
-        return output.parse_json("".join(self.text(name) for name in names))
+        return fio_output.parse_json("".join(self.text(name) for name in names))
 
     def busy(self):
         """Whether fio's server has a process for each of the two of a job, which leave its session."""
@@ -203,7 +205,7 @@ def test_a_server_here_serves_the_phases_of_a_job(servers):
     "damage", ["true", 'truncate -s 0 "$FILE"; truncate -s 256K "$FILE"']
 )
 def test_servers_check_the_data_in_the_warm_up(servers, damage):
-    words = " ".join(options.verification(4096))
+    words = " ".join(fio_options.verification(4096))
     status, printed = servers.run(
         f"iog_agents fio 3 '' {servers.bin / 'launch'}; iog_client layout layout.fio layout.json\n"
         f'FILE=$IOG_DIR/k1/127.0.0.2.0; [ -s "$FILE" ] || exit; {damage}\n'
@@ -212,7 +214,7 @@ def test_servers_check_the_data_in_the_warm_up(servers, damage):
     )
     said = servers.text("read.json").partition("{")[0]
     assert (status == 0) == (damage == "true"), printed
-    assert bool(re.search(options.MISMATCH, said)) == (damage != "true"), said
+    assert bool(re.search(fio_options.MISMATCH, said)) == (damage != "true"), said
     assert ("127.0.0.2.0 offset" in said) == (damage != "true"), said
     assert printed.count("words: \n") == (damage == "true")
     wait_for(servers.all_gone, 10, "the end of all processes")

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from iogauge.cases.mdtest import MdtestCheck, reading
+from iogauge.cases.mdtest_check import MdtestCheck, reading
 from iogauge.core.measurement import Phase, ToolOutput
 from iogauge.plan.case import Access, PhasePlan
 from support.extras import extras
@@ -23,7 +23,7 @@ DATA = 3901 * 40
 )
 def test_reads_of_small_files_claim_bytes(target, claims, monkeypatch):
     output = ToolOutput("mdtest", "4.0.0", (Phase("read", {}, 1.0, operations=40),))
-    monkeypatch.setattr("iogauge.cases.mdtest._parse", lambda printed: output)
+    monkeypatch.setattr("iogauge.cases.mdtest_check._parse", lambda printed: output)
     read = PhasePlan(
         name="read",
         command=["mdtest"],

@@ -2,7 +2,7 @@
 
 import pytest
 
-from iogauge.records.turns import node_in_turn
+from iogauge.records.node_turns import node_in_turn
 from support.records import append, values
 
 NODES = ("n1", "n2", "n3")

@@ -14,9 +14,9 @@ from iogauge.core.paths import JOB_FILES
 
 os.getxattr = attributes.getxattr
 if os.environ.get("LFS_STATE"):
-    from iogauge.node.lustre import client
+    from iogauge.node.lustre import parameters
 
-    client.TOPS = (parameters.sysfs(),)
+    parameters.TOPS = (parameters.sysfs(),)
 
 if os.environ.get("LFS_CLIENT"):
     # The directory at LFS_MOUNT, whatever the kernel calls it, is a client of Lustre, with the number of a real one.

@@ -6,8 +6,8 @@ import re
 import pytest
 
 from iogauge.core.measurement import ToolOutput, ToolOutputError
-from iogauge.tools.fio import options
-from iogauge.tools.fio.output import (
+from iogauge.tools.fio import fio_options
+from iogauge.tools.fio.fio_output import (
     check_alone,
     parse_json,
     time_limit_s,
@@ -198,8 +198,8 @@ def test_every_truncation_is_refused(name):
 
 
 def test_job_file():
-    layout = options.layout_job(file_bytes=4 * 2**30, numjobs=128)
-    made = options.reader_of(layout, block_bytes=32768, runtime_s=30)
+    layout = fio_options.layout_job(file_bytes=4 * 2**30, numjobs=128)
+    made = fio_options.reader_of(layout, block_bytes=32768, runtime_s=30)
     assert made.job_file() == (
         "[randread]\ndescription=${IOG_TOKEN}\ndirectory=${IOG_DIR}\nfilename_format=$clientuid.$jobnum.$filenum\nunique_filename=0\n"
         "ioengine=psync\nrw=randread\nbs=32k\nfilesize=4g\nnrfiles=1\nnumjobs=128\ngroup_reporting=1\n"

@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from iogauge.core.measurement import ToolOutputError
-from iogauge.tools.ior.options import parse_help
-from iogauge.tools.ior.output import parse_json, with_rank_times
+from iogauge.tools.ior.ior_options import parse_help
+from iogauge.tools.ior.ior_output import parse_json, with_rank_times
 from support.project import SAMPLES
 
 GOOD = [

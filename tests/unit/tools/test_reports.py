@@ -14,11 +14,11 @@ from iogauge.core.measurement import ToolOutputError
 from iogauge.evidence import collect
 from iogauge.node.kinds import kind_of
 from iogauge.node.mounts import fsname_of, parse_mountinfo, upper_directory
-from iogauge.tools.fio import output as fio
-from iogauge.tools.ior import output as ior
+from iogauge.tools.fio import fio_output as fio
+from iogauge.tools.ior import ior_output as ior
 from iogauge.tools.mdtest import parse as parse_mdtest
 from iogauge_extras.darshan import log as darshan
-from iogauge_extras.darshan.figures import of_log
+from iogauge_extras.darshan.log_figures import of_log
 from support import stage
 from support.mdtest import ranks_of
 from support.project import DATA

@@ -38,7 +38,7 @@ from iogauge.plan import bounds
 from iogauge.plan.bounds import MetricBounds
 from iogauge.plan.case import CasePlan, PhasePlan
 from iogauge.plan.stage import JobOrder, PlannedCase
-from iogauge.records import turns
+from iogauge.records import node_turns
 from iogauge.records.record import short_name
 from iogauge.session import life
 from iogauge.session.current import confirms, current, is_gate, say
@@ -202,7 +202,7 @@ class StorageCheck(JudgedCheck):
             return
         place = self.current_partition.fullname
         own = (current().name, confirms())
-        self._turn = (turns.node_in_turn(history_dir(), place, nodes, own),)
+        self._turn = (node_turns.node_in_turn(history_dir(), place, nodes, own),)
         if self.site.hosts:
             self._extras = self.site.model_copy(update={"hosts": self._turn})
         else:

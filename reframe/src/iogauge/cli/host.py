@@ -13,9 +13,9 @@ from iogauge.core.paths import state_dir
 from iogauge.core.text import after
 from iogauge.core.units import format_bytes
 from iogauge.guards import expected
-from iogauge.guards.nodes import declared_node
+from iogauge.guards.placement import declared_node
 from iogauge.node import inventory
-from iogauge.node.host import usable_cores
+from iogauge.node.activity import usable_cores
 from iogauge.node.kernel import memory_bytes
 from iogauge.node.kinds import kind_of
 from iogauge.node.view import View

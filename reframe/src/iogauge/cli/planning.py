@@ -28,7 +28,7 @@ from iogauge.core.text import after, count, did_you_mean, some
 from iogauge.core.units import BANDWIDTH_UNITS, convert, in_order
 from iogauge.core.yamlfile import YamlError, load
 from iogauge.job import looking
-from iogauge.node.lustre.programs import LustreError
+from iogauge.node.lustre.lfs import LustreError
 from iogauge.plan.bounds import MEASURED
 from iogauge.plan.stage import FOOTPRINT, PlannedCase
 from iogauge.records import names, query, selected

@@ -26,10 +26,10 @@ from iogauge.evidence.complaints import stage_text
 from iogauge.evidence.fingerprint import merge
 from iogauge.evidence.model import Evidence, Striping
 from iogauge.evidence.task_counters import TaskCounters, changes
+from iogauge.node.activity import Load
 from iogauge.node.between import SCRIPT
 from iogauge.node.files import Eviction, Sample
-from iogauge.node.host import Load
-from iogauge.node.lustre.layout import Layouts
+from iogauge.node.lustre.file_layout import Layouts
 from iogauge.node.view import View
 from iogauge.plan import observations
 from iogauge.plan import stage as files

@@ -10,10 +10,10 @@ from typing import Any
 from iogauge.core.measurement import Phase, Quantity, ToolOutput, ToolOutputError
 from iogauge.core.vocabulary import Value
 from iogauge.evidence.task_counters import NodeActivity, TaskCounters
+from iogauge.node.activity import Load
 from iogauge.node.files import Eviction, Sample
-from iogauge.node.host import Load
-from iogauge.node.lustre.directory import Directory
-from iogauge.node.lustre.layout import FileLayout, Layouts
+from iogauge.node.lustre.file_layout import FileLayout, Layouts
+from iogauge.node.lustre.inherited import Directory
 from iogauge.node.view import View
 from iogauge.plan.case import CasePlan
 from iogauge.plan.observations import Instant

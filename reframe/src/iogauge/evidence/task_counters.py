@@ -14,8 +14,8 @@ from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 
 from iogauge.core.measurement import Quantity, ToolOutput, ToolOutputError
+from iogauge.node.activity import Load
 from iogauge.node.counters import NETWORKS, Reading
-from iogauge.node.host import Load
 from iogauge.node.mounts import BLOCK_DEVICE
 from iogauge.plan.case import CasePlan, PhasePlan
 from iogauge.plan.observations import NodeObservations, TaskLine

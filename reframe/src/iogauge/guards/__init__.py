@@ -8,7 +8,7 @@
 - figures: duration, tail, ceiling, bytes, spread
 - finding: a guard in words, and what it answers
 - agreement: reported figures, the bounds that sources leave, and the function that settles them
-- nodes: placement, connections
+- placement: placement, connections
 - origin: whether an output is of its own execution and of the planned tool
 - others: load of others: other cases, bytes, requests, files
 - preflight: the target before the first byte: identity, room, inodes, health

@@ -19,7 +19,7 @@ from iogauge.guards.agreement import (
 )
 from iogauge.guards.finding import Finding, Guard
 from iogauge.guards.views import LEAST_FILES, Execution, PhaseView
-from iogauge.tools.fio.output import time_limit_s
+from iogauge.tools.fio.fio_output import time_limit_s
 
 #: Work beside what a tool times. An mdtest that only asks for the status of files does hardly anything else: at a load of
 #: 13 to 16 on two cores 45 runs worked 0.32 s longer at most.

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from iogauge.core.units import format_bytes
 from iogauge.guards.finding import Finding, Guard, Outcome
 from iogauge.node.identity import differ
-from iogauge.node.lustre.layout import Part
+from iogauge.node.lustre.file_layout import Part
 from iogauge.node.lustre.targets import MetadataTarget, StorageTarget
 from iogauge.node.mounts import Space
 from iogauge.node.view import View

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from iogauge.evidence.model import Striping
 from iogauge.guards.finding import Finding, Guard, Outcome
 from iogauge.guards.views import CaseView
-from iogauge.node.lustre.layout import FileLayout, Layouts
+from iogauge.node.lustre.file_layout import FileLayout, Layouts
 from iogauge.node.lustre.request import Layout
 
 

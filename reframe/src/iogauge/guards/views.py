@@ -15,8 +15,8 @@ from iogauge.core.text import some
 from iogauge.core.vocabulary import Tier
 from iogauge.evidence.model import Evidence, tool_phases
 from iogauge.evidence.task_counters import STARTING_BYTES, TaskCounters
+from iogauge.node.activity import Load
 from iogauge.node.counters import Reading
-from iogauge.node.host import Load
 from iogauge.node.kinds import Kind, kind_of
 from iogauge.node.lustre.targets import StorageTarget
 from iogauge.node.mounts import option

@@ -49,12 +49,12 @@ def _answer(out: str, answer: dict[str, Any]) -> int:
 def _facts(directory: str, out: str) -> int:
     """Write this node's facts and counters; always return 0, as no run depends on them."""
     from iogauge.job.node_agent import server_here
-    from iogauge.node import between, host, inventory
+    from iogauge.node import activity, between, inventory
 
     try:
         path = expand(directory)
         answer = {
-            "load": host.look(path).to_json(),
+            "load": activity.look(path).to_json(),
             "fingerprint": inventory.collect(
                 path, processes=[*filter(None, [server_here()])]
             ),

@@ -17,8 +17,8 @@ from iogauge.guards.preflight import (
     target_room,
     undeclared,
 )
-from iogauge.node.lustre.directory import Directory, look_at_directory
-from iogauge.node.lustre.layout import last_with_data
+from iogauge.node.lustre.file_layout import last_with_data
+from iogauge.node.lustre.inherited import Directory, look_at_directory
 from iogauge.node.lustre.request import place
 from iogauge.node.lustre.targets import StorageTarget
 from iogauge.node.view import View, look, with_lustre

@@ -17,8 +17,8 @@ from iogauge.guards.preflight import identity
 from iogauge.job import locking, looking
 from iogauge.job.target import as_expected
 from iogauge.node.lustre import checksums, lov
-from iogauge.node.lustre.directory import Directory, passed_on
-from iogauge.node.lustre.programs import PROGRAM_SECONDS, LustreError
+from iogauge.node.lustre.inherited import Directory, passed_on
+from iogauge.node.lustre.lfs import PROGRAM_SECONDS, LustreError
 from iogauge.node.view import View, look
 from iogauge.plan.stage import JobOrder, Opened
 from iogauge.workspace import directory, lock, permission

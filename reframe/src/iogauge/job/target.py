@@ -15,9 +15,9 @@ from iogauge.guards import expected
 from iogauge.guards.finding import Finding, Outcome, refusals
 from iogauge.guards.preflight import identity
 from iogauge.node.lustre import lov
-from iogauge.node.lustre.directory import passed_on
-from iogauge.node.lustre.layout import Layouts
-from iogauge.node.lustre.programs import NAMES_PER_COMMAND, LustreError, change
+from iogauge.node.lustre.file_layout import Layouts
+from iogauge.node.lustre.inherited import passed_on
+from iogauge.node.lustre.lfs import NAMES_PER_COMMAND, LustreError, change
 from iogauge.node.lustre.request import Layout, Pins, place
 from iogauge.node.lustre.targets import StorageTarget
 from iogauge.node.mounts import existing_parent

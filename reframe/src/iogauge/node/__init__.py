@@ -5,7 +5,7 @@
 - btrfs: what btrfs says of itself
 - counters: what the kernel counts of a node's storage
 - files: empty the page cache of files, and prove it; a sample of their contents
-- host: the node's clock and cores, and bytes and connections, counted before and after the phases
+- activity: the node's clock and cores, and bytes and connections, counted before and after the phases
 - identity: the names of file systems
 - kernel: what the kernel tells: texts, names, answers about a file
 - keys: what a fingerprint may tell, as data

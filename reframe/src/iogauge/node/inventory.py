@@ -39,7 +39,7 @@ from iogauge.node.between import (
     script,
 )
 from iogauge.node.kernel import listed, memory_bytes, text
-from iogauge.node.lustre import client
+from iogauge.node.lustre import parameters
 from iogauge.node.mounts import Mount, find_mount, fsname_of
 
 #: Seconds for all readers of a node together, and for each program that a reader starts. A busy node
@@ -250,7 +250,7 @@ def _infiniband(node: _Node) -> _Facts:
 def _lustre(node: _Node) -> _Facts:
     if node.mount.type != "lustre":
         return {}
-    return client.facts(fsname_of(node.mount.source), node.root)
+    return parameters.facts(fsname_of(node.mount.source), node.root)
 
 
 def _hints(node: _Node) -> _Facts:

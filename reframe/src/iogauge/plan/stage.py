@@ -11,7 +11,7 @@ from typing import Final
 
 from iogauge.core.untrusted import Plain
 from iogauge.core.vocabulary import Value
-from iogauge.node.lustre.directory import Directory
+from iogauge.node.lustre.inherited import Directory
 from iogauge.node.lustre.request import Layout, Pins
 from iogauge.node.view import View
 

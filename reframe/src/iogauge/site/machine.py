@@ -12,7 +12,7 @@ import time
 from typing import TYPE_CHECKING, Any, Final
 
 from iogauge.core import processes, vocabulary
-from iogauge.node.host import usable_cores
+from iogauge.node.activity import usable_cores
 from iogauge.node.kernel import memory_bytes
 from iogauge.node.kinds import kind_of
 from iogauge.node.mounts import Space

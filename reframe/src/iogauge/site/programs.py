@@ -11,7 +11,7 @@ from iogauge.core.paths import project_root
 from iogauge.core.versions import too_old
 from iogauge.node.between import version
 from iogauge.site.stack import Stack, StackError, of_program
-from iogauge.tools.ior import options
+from iogauge.tools.ior import ior_options
 
 #: What starts tasks of MPI.
 _MPIRUN: Final = "mpirun"
@@ -192,7 +192,7 @@ def _ask(name: str, path: str) -> Program:
         features.append(name)
     if name == vocabulary.IOR:
         try:
-            back_ends = options.parse_help(text)
+            back_ends = ior_options.parse_help(text)
         except ValueError as error:
             return _odd(name, path, str(error))
         for feature, back_end in _BACK_ENDS.items():

@@ -15,9 +15,9 @@ from typing import IO, Any
 
 from iogauge.core import processes
 from iogauge.node import inventory, view
-from iogauge.node.host import kernel_log
+from iogauge.node.activity import kernel_log
 from iogauge.node.kernel import text
-from iogauge.node.lustre import client as lustre_client
+from iogauge.node.lustre import parameters as lustre_client
 from iogauge.node.mounts import fsname_of
 from iogauge.workspace import directory
 from iogauge_extras.clients.line import NodeError, join

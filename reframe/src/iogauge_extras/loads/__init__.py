@@ -6,5 +6,5 @@
 - endurance_check: a scenario: bandwidth over hours
 - mixed_check: a scenario: reads and writes at once
 - random_read_check: scenarios: random reads over clients and servers, with and without checksums
-- series: the bytes of an execution, second by second
+- bandwidth_series: the bytes of an execution, second by second
 """

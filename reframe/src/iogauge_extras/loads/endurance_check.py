@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from iogauge.cases.fio import LAYOUT_CHECKED, WRITE_BW, FioCheck
+from iogauge.cases.fio_check import LAYOUT_CHECKED, WRITE_BW, FioCheck
 from iogauge.core.measurement import Metric
 from iogauge.core.units import format_seconds
 from iogauge.evidence.model import SERIES
 from iogauge.plan.case import Access, CasePlan
-from iogauge.tools.fio.options import layout_job
-from iogauge_extras.loads.series import Series, with_series
+from iogauge.tools.fio.fio_options import layout_job
+from iogauge_extras.loads.bandwidth_series import Series, with_series
 
 
 class EnduranceCheck(FioCheck):

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Literal
 
-from iogauge.cases.fio import (
+from iogauge.cases.fio_check import (
     READ_BW,
     READ_IOPS,
     WRITE_BW,
@@ -18,7 +18,7 @@ from iogauge.cases.storage import share_of_bytes
 from iogauge.core.measurement import Metric, Quantity
 from iogauge.core.units import parse_bytes
 from iogauge.plan.case import Access, CasePlan, Computed
-from iogauge.tools.fio.options import Pattern, layout_job
+from iogauge.tools.fio.fio_options import Pattern, layout_job
 
 WRITE_IOPS = Metric("write_iops", "ops/s")
 

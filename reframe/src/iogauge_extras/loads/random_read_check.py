@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import reframe.core.builtins as builtins
 
-from iogauge.cases.fio import (
+from iogauge.cases.fio_check import (
     OF_RANDOM_READS,
     READ_IOPS,
     FioCheck,
@@ -20,7 +20,7 @@ from iogauge.core.measurement import Metric, Quantity
 from iogauge.core.units import parse_bytes
 from iogauge.node.lustre.request import Pins
 from iogauge.plan.case import DIR, Access, CasePlan, Computed, PhasePlan
-from iogauge.tools.fio.options import FioJob, layout_job, reader_of
+from iogauge.tools.fio.fio_options import FioJob, layout_job, reader_of
 
 UNCHECKED_IOPS = Metric("read_iops_unchecked", "ops/s")
 CHECKSUM_RATIO = Metric("checksum_ratio", "1")

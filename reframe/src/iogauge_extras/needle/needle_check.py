@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final, Literal
 
-from iogauge.cases.fio import LAID_OUT, FioCheck
+from iogauge.cases.fio_check import LAID_OUT, FioCheck
 from iogauge.core.measurement import Metric, Reference, ToolOutput
 from iogauge.core.paths import JOB_FILES
 from iogauge.core.text import count
@@ -20,7 +20,7 @@ from iogauge.node.lustre.targets import ost_name
 from iogauge.plan.case import Access, CasePlan, PhasePlan, Printed
 from iogauge.plan.stage import ROUNDS, SERVERS
 from iogauge.records.record import MetricRecord
-from iogauge.tools.fio.options import DIRECTORY, FioJob, layout_job
+from iogauge.tools.fio.fio_options import DIRECTORY, FioJob, layout_job
 from iogauge_extras.needle.slow_probes import Rounds, medians, parse_rounds
 
 _ROUNDS: Final = JOB_FILES / "rounds.sh"

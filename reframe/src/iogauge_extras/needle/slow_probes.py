@@ -22,7 +22,7 @@ from iogauge.core.measurement import (
 )
 from iogauge.core.text import some
 from iogauge.core.units import format_value
-from iogauge.tools.fio.output import join_options
+from iogauge.tools.fio.fio_output import join_options
 from iogauge.tools.parsing import excerpt, unique
 from iogauge_extras.needle.turns import (
     Again,

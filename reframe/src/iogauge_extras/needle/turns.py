@@ -22,7 +22,7 @@ from typing import Any, Final
 from iogauge.core import untrusted
 from iogauge.core.measurement import Phase, ToolOutput, ToolOutputError
 from iogauge.plan.stage import ROUNDS
-from iogauge.tools.fio.output import parse_json
+from iogauge.tools.fio.fio_output import parse_json
 
 #: Fewest turns of each probe that is measured again.
 LEAST_TURNS: Final = 9

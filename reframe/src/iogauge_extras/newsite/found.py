@@ -12,11 +12,11 @@ from iogauge.cli.queues import ASK_SECONDS, Queue, queues
 from iogauge.core import commands
 from iogauge.core.vocabulary import Fingerprint
 from iogauge.node import inventory
-from iogauge.node.host import usable_cores
+from iogauge.node.activity import usable_cores
 from iogauge.node.kernel import memory_bytes
 from iogauge.node.kinds import kind_of
-from iogauge.node.lustre.directory import look_at_directory
-from iogauge.node.lustre.programs import LustreError
+from iogauge.node.lustre.inherited import look_at_directory
+from iogauge.node.lustre.lfs import LustreError
 from iogauge.node.view import View, with_lustre
 from iogauge.site.machine import look_at
 from iogauge.workspace import permission

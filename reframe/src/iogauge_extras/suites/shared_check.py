@@ -7,14 +7,14 @@ from typing import Any
 
 import reframe.core.builtins as builtins
 
-from iogauge.cases.ior import WRITE, IorCheck
+from iogauge.cases.ior_check import WRITE, IorCheck
 from iogauge.core import registry
 from iogauge.core.measurement import Metric, Reference
 from iogauge.core.vocabulary import DARSHAN, IOR_HDF5, IOR_MPIIO, IOR_NCMPI
 from iogauge.node.lustre.request import Layout
 from iogauge.plan.case import REP, PhasePlan
 from iogauge.tools import darshan
-from iogauge.tools.ior.options import IorOptions
+from iogauge.tools.ior.ior_options import IorOptions
 from iogauge.tools.mpi import DIALECTS
 from iogauge_extras.suites.hints import MpiHints, environment
 

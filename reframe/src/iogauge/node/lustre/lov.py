@@ -16,8 +16,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from iogauge.node.files import files_below
-from iogauge.node.lustre.layout import FileLayout, Layouts, Part
-from iogauge.node.lustre.programs import LustreError
+from iogauge.node.lustre.file_layout import FileLayout, Layouts, Part
+from iogauge.node.lustre.lfs import LustreError
 
 #: The extended attribute. It starts no program and needs no right but to look the file up.
 ATTRIBUTE = "lustre.lov"

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from iogauge.core import commands
 from iogauge.node.kernel import asked
-from iogauge.node.lustre.programs import LustreError, excerpt, run
+from iogauge.node.lustre.lfs import LustreError, excerpt, run
 from iogauge.node.mounts import READ
 
 

@@ -13,7 +13,7 @@ from typing import Literal
 
 from iogauge.core.units import tool_size
 from iogauge.core.untrusted import Plain
-from iogauge.node.lustre.layout import Part
+from iogauge.node.lustre.file_layout import Part
 from iogauge.node.lustre.targets import StorageTarget
 
 

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from iogauge.node.lustre.client import client_servers
-from iogauge.node.lustre.programs import SUMMARY, LustreError, excerpt, run_lfs
+from iogauge.node.lustre.lfs import SUMMARY, LustreError, excerpt, run_lfs
+from iogauge.node.lustre.parameters import client_servers
 from iogauge.node.mounts import find_mount, fsname_of
 
 

@@ -1,5 +1,5 @@
 """fio: job files from options, values from its JSON.
 
-- options: job files and arguments
-- output: the JSON as values, of a run and of turns
+- fio_options: job files and arguments
+- fio_output: the JSON as values, of a run and of turns
 """

@@ -1,5 +1,5 @@
 """IOR: command lines from options, values from its JSON, rank times and help text.
 
-- options: command lines, and the capabilities of a build
-- output: the JSON and the rank times as values
+- ior_options: command lines, and the capabilities of a build
+- ior_output: the JSON and the rank times as values
 """

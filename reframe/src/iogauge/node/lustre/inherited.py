@@ -12,9 +12,9 @@ from pathlib import Path
 
 from iogauge.core.vocabulary import Fingerprint
 from iogauge.node.lustre import lov
-from iogauge.node.lustre.client import read_parameters
-from iogauge.node.lustre.layout import FileLayout, Part
-from iogauge.node.lustre.programs import SUMMARY, LustreError, excerpt, run_lfs
+from iogauge.node.lustre.file_layout import FileLayout, Part
+from iogauge.node.lustre.lfs import SUMMARY, LustreError, excerpt, run_lfs
+from iogauge.node.lustre.parameters import read_parameters
 from iogauge.node.lustre.request import Layout
 from iogauge.node.lustre.targets import (
     MetadataTarget,

@@ -21,8 +21,8 @@ from iogauge.core.vocabulary import IOR
 from iogauge.evidence.model import SECONDS
 from iogauge.node.lustre.request import Layout, Pins
 from iogauge.plan import case
-from iogauge.tools.ior.options import MISMATCH, IorOptions
-from iogauge.tools.ior.output import parse_json, with_rank_times
+from iogauge.tools.ior.ior_options import MISMATCH, IorOptions
+from iogauge.tools.ior.ior_output import parse_json, with_rank_times
 
 WRITE = Metric("write_bw", "MiB/s")
 READ = Metric("read_bw", "MiB/s")

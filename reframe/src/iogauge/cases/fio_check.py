@@ -21,8 +21,8 @@ from iogauge.plan.case import (
     Printed,
     Verification,
 )
-from iogauge.tools.fio import options
-from iogauge.tools.fio.output import check_alone, parse_json
+from iogauge.tools.fio import fio_options
+from iogauge.tools.fio.fio_output import check_alone, parse_json
 
 #: Bytes between two checksums in files.
 CHECKED_BYTES = 4096
@@ -47,16 +47,18 @@ def checksum_interval(block_bytes: int) -> int:
     return math.gcd(block_bytes, CHECKED_BYTES)
 
 
-def checks_of(layout: options.FioJob) -> Verification | None:
+def checks_of(layout: fio_options.FioJob) -> Verification | None:
     """Return how the warm-up checks what it reads, or None if the layout wrote no checksums."""
     if not layout.checksum_bytes:
         return None
-    return Verification(options.verification(layout.checksum_bytes), options.MISMATCH)
+    return Verification(
+        fio_options.verification(layout.checksum_bytes), fio_options.MISMATCH
+    )
 
 
 #: How a preparing layout checks what it wrote.
 LAYOUT_CHECKED = Verification(
-    options.verification(CHECKED_BYTES, options.READ_BACK), options.MISMATCH
+    fio_options.verification(CHECKED_BYTES, fio_options.READ_BACK), fio_options.MISMATCH
 )
 
 
@@ -82,7 +84,10 @@ class FioCheck(StorageCheck):
         return tuple(self.quantities)
 
     def timed_phase(
-        self, job: options.FioJob, access: Access, verifies: Verification | None = None
+        self,
+        job: fio_options.FioJob,
+        access: Access,
+        verifies: Verification | None = None,
     ) -> PhasePlan:
         """Return the phase of the job that gives all metrics their values."""
         rates = {metric.name: quantity for metric, quantity in self.quantities.items()}
@@ -100,7 +105,7 @@ class FioCheck(StorageCheck):
 
     def fio_phase(
         self,
-        job: options.FioJob,
+        job: fio_options.FioJob,
         rates: Mapping[str, str],
         access: Access,
         repeated: bool = True,
@@ -115,7 +120,7 @@ class FioCheck(StorageCheck):
         if repeated:
             output = f"fio-{job.name}.{REP}.json"
         launch: Literal["clients", "once"] = "once"
-        command = ["fio", *options.arguments(file, output)]
+        command = ["fio", *fio_options.arguments(file, output)]
         if self.nodes > 1:
             launch = "clients"
             command = [file, output]
@@ -140,7 +145,7 @@ class FioCheck(StorageCheck):
 
     def fio_case(
         self,
-        jobs: Sequence[options.FioJob],
+        jobs: Sequence[fio_options.FioJob],
         repeat: Sequence[PhasePlan],
         held_bytes: int,
         files: int,
@@ -153,8 +158,8 @@ class FioCheck(StorageCheck):
 
     def laid_out_case(
         self,
-        layout: options.FioJob,
-        timed: Sequence[options.FioJob],
+        layout: fio_options.FioJob,
+        timed: Sequence[fio_options.FioJob],
         repeat: Sequence[PhasePlan],
         verifies: Verification | None = None,
     ) -> CasePlan:
@@ -175,7 +180,7 @@ class OneNodeFioCheck(FioCheck):
 
     def fio_case(
         self,
-        jobs: Sequence[options.FioJob],
+        jobs: Sequence[fio_options.FioJob],
         repeat: Sequence[PhasePlan],
         held_bytes: int,
         files: int,
@@ -200,13 +205,13 @@ class FioRandomReadCheck(OneNodeFioCheck):
     def plan(self) -> CasePlan:
         """Lay the files out once, then run the timed job."""
         block = parse_bytes(self.block)
-        layout = options.layout_job(
+        layout = fio_options.layout_job(
             # A quarter of the case's bytes: random requests need room for the heads, not volume.
             file_bytes=self.share_of_file(block, 4 * self.tasks_per_node),
             numjobs=self.tasks_per_node,
             checksum_bytes=checksum_interval(block),
         )
-        job = options.reader_of(
+        job = fio_options.reader_of(
             layout, block_bytes=block, runtime_s=self.site.limits.phase_seconds
         )
         access = Access(direction="read", o_direct=True)
@@ -230,19 +235,19 @@ class FioSequentialCheck(OneNodeFioCheck):
         return (WRITE_BW, READ_BW)
 
     def _phase(
-        self, job: options.FioJob, access: Access, checks: tuple[str, ...]
+        self, job: fio_options.FioJob, access: Access, checks: tuple[str, ...]
     ) -> PhasePlan:
         # A node is the whole of what the site measures only if the site has no other.
         if self.site.scale.nodes == 1:
             access = replace(access, saturates="bandwidth")
         access = replace(access, o_direct=self.o_direct)
         # The warm-up alone writes and checks checksums: they would cost time in the others.
-        checked = Verification(checks, options.MISMATCH)
+        checked = Verification(checks, fio_options.MISMATCH)
         return self.fio_phase(job, {f"{job.name}_bw": "bw"}, access, verifies=checked)
 
     def plan(self) -> CasePlan:
         """Give each process its share of the case's bytes; raises ValueError if they do not fit."""
-        write = options.FioJob(
+        write = fio_options.FioJob(
             name="write",
             pattern="write",
             block_bytes=parse_bytes(self.block),
@@ -254,7 +259,7 @@ class FioSequentialCheck(OneNodeFioCheck):
         )
         read = replace(write, name="read", pattern="read", fsync_at_end=False)
         writes = Access(direction="write", fsync=True)
-        written = options.verification(CHECKED_BYTES, options.WRITTEN_ALONE)
+        written = fio_options.verification(CHECKED_BYTES, fio_options.WRITTEN_ALONE)
         reads = Access(direction="read", evict=not self.o_direct)
         files = 1
         if self.file_per_process:
@@ -263,7 +268,7 @@ class FioSequentialCheck(OneNodeFioCheck):
             jobs=[write, read],
             repeat=[
                 self._phase(write, writes, written),
-                self._phase(read, reads, options.verification(CHECKED_BYTES)),
+                self._phase(read, reads, fio_options.verification(CHECKED_BYTES)),
             ],
             held_bytes=write.bytes_total,
             files=files,

@@ -19,7 +19,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from iogauge.core.measurement import Phase, Quantity, ToolOutput, ToolOutputError
-from iogauge.tools.ior.options import DATA_TYPES
+from iogauge.tools.ior.ior_options import DATA_TYPES
 from iogauge.tools.mpi import OTHER_MPI
 from iogauge.tools.parsing import (
     COMPLAINT,
