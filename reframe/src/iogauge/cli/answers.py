@@ -4,8 +4,6 @@ A question is a row of a table in check: what is asked, what is expected, and th
 found, with what to do.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal

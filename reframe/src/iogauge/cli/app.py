@@ -1,7 +1,5 @@
 """The ``iogauge`` command: the list of its commands."""
 
-from __future__ import annotations
-
 import getpass
 import os
 import pkgutil

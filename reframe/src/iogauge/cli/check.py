@@ -1,7 +1,5 @@
 """``iogauge check``: can the cases of a site run here? One word, or the things to do, in order."""
 
-from __future__ import annotations
-
 import json
 import socket
 from collections.abc import Iterator, Sequence

@@ -1,7 +1,5 @@
 """What this host is asked: where records go, the programs, a target as this host sees it, and its own hardware."""
 
-from __future__ import annotations
-
 import getpass
 import os
 import socket

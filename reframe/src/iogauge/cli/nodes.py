@@ -1,7 +1,5 @@
 """What the nodes of a partition lack: one launch asks each of them a table of questions."""
 
-from __future__ import annotations
-
 import re
 import shlex
 import sys

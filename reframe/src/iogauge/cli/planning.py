@@ -1,7 +1,5 @@
 """What ReFrame's arguments select, before anything runs: slips, the list of cases, and what they will cost."""
 
-from __future__ import annotations
-
 import contextlib
 import difflib
 import os

@@ -1,7 +1,5 @@
 """The queues of Slurm: their nodes and limits, and which cases of a partition they would never start."""
 
-from __future__ import annotations
-
 import argparse
 import re
 import shutil

@@ -1,7 +1,5 @@
 """Commands that report on sessions: report."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime

@@ -5,8 +5,6 @@ All texts of ``iogauge explain`` are kept elsewhere. A guard has its words besid
 docs/keys.md.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from typing import Annotated

@@ -1,7 +1,5 @@
 """The command that measures, through ReFrame: run."""
 
-from __future__ import annotations
-
 import errno
 import os
 import re

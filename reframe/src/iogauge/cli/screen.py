@@ -1,7 +1,5 @@
 """What all commands print alike: the console, the table of a session, and its ending."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import sys

@@ -1,7 +1,5 @@
 """Commands about targets and who may write there: clean, site allow."""
 
-from __future__ import annotations
-
 import os
 from functools import partial
 from typing import Annotated

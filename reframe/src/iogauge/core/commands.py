@@ -1,7 +1,5 @@
 """Programs: run one to its end, within a time, without a terminal. Exit statuses are for the caller to judge."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

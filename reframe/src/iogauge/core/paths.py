@@ -1,7 +1,5 @@
 """Paths of the project and of its state, and files that appear whole or not at all."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import re

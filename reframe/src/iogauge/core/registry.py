@@ -7,8 +7,6 @@ The core imports none of them. It asks here by a group and a name:
 - ``iogauge_answers``: functions that the core, or another extra, calls if they are there
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable
 from importlib.metadata import EntryPoint, entry_points

@@ -1,7 +1,5 @@
 """Text that is safe to print, and digests."""
 
-from __future__ import annotations
-
 import json
 import sys
 from collections.abc import Iterable, Sequence

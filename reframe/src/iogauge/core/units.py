@@ -6,8 +6,6 @@ Decimal prefixes are powers of 1000, binary prefixes (KiB, MiB, ...) are powers 
 is never accepted, because it means a bit to one reader and a byte to the next.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Sequence

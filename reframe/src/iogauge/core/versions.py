@@ -1,7 +1,5 @@
 """The oldest versions of the tools that will do."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from types import MappingProxyType

@@ -1,7 +1,5 @@
 """Names that sites, checks and records share: features, tags, tiers, fingerprints."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 # Of a partition.

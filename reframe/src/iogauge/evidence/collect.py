@@ -4,8 +4,6 @@
 what its tools printed. Raises :class:`ToolOutputError` for all that a healthy job would not leave.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import re

@@ -1,7 +1,5 @@
 """Why a job or a phase of it failed: the line that explains it, read from the stage directory."""
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import os

@@ -7,8 +7,6 @@ get no key. Facts that did not answer in time are neither absent nor changed: se
 docs/guards.md lists the keys.
 """
 
-from __future__ import annotations
-
 import fnmatch
 import os
 import re

@@ -1,7 +1,5 @@
 """The evidence that a finished job left, as values, and layouts that the job noted."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

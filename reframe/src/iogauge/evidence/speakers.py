@@ -5,8 +5,6 @@ reports. Each line gets its speaker first: what begins as no other speaker's is 
 its speaker means, never by the order of lines.
 """
 
-from __future__ import annotations
-
 import errno
 import itertools
 import os

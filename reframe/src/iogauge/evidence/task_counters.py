@@ -7,8 +7,6 @@ kernel's word of one execution.
 The activity of a node is what its counters show between two looks.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property

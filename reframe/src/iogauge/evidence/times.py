@@ -1,7 +1,5 @@
 """For how long bytes moved, files changed and processes ran, as looks at counters over time show it."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Sequence
 from itertools import pairwise
 

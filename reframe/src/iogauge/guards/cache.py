@@ -1,7 +1,5 @@
 """Guards against memory: client and server caches, write-back (G1 to G3)."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from iogauge.core.text import because

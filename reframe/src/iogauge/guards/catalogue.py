@@ -4,8 +4,6 @@ Findings come in the order of these lines. The job itself applies the other guar
 :mod:`iogauge.job.looking` and :mod:`iogauge.job.target`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
 

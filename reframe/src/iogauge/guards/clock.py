@@ -1,7 +1,5 @@
 """Guards that compare a tool's seconds with those in which its processes ran and its bytes and files moved (G4)."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from iogauge.core.text import because

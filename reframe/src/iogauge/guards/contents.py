@@ -1,7 +1,5 @@
 """Guards of the contents: what was written is there, and stays (G8), and nothing shrinks it (G18)."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 

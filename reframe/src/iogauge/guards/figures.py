@@ -1,7 +1,5 @@
 """Guards of the figures: duration, tail, ceiling, bytes, spread (G4 to G6, G8, G17)."""
 
-from __future__ import annotations
-
 import dataclasses
 import re
 import statistics

@@ -1,7 +1,5 @@
 """Guards that compare what a tool moved and made with the kernel's counts: bytes (G8), files (G9)."""
 
-from __future__ import annotations
-
 import math
 
 from iogauge.core.text import because

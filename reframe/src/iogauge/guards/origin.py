@@ -2,8 +2,6 @@
 and of the tool that was planned; what stands between the tool and the kernel.
 """
 
-from __future__ import annotations
-
 import configparser
 import re
 from collections.abc import Collection, Iterator, Sequence

@@ -1,7 +1,5 @@
 """Guards that find the load of others (G19): other cases, and bytes, requests and files that are not the tasks' own."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

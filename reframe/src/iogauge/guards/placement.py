@@ -1,7 +1,5 @@
 """Guards of the nodes: placement, connections (G15, G20)."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 

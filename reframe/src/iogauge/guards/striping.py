@@ -1,7 +1,5 @@
 """Guards of the layout on Lustre: obtained, and covering the storage targets (G10, G11)."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Iterator

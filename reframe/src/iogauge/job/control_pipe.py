@@ -1,7 +1,5 @@
 """How the first task of a node lets the node's agent look at its counters, just before the tool and just after it."""
 
-from __future__ import annotations
-
 import contextlib
 import math
 import os

@@ -3,8 +3,6 @@
 Between two commands it looks at the target, and answers the first task of its node (:mod:`iogauge.job.control_pipe`).
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

@@ -1,7 +1,5 @@
 """The lock of a target, which the first node holds for as long as its job runs."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import select

@@ -1,7 +1,5 @@
 """What the first node sees of a case's target, and the guards that must hold before the first byte is written."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 
 from iogauge.guards.finding import Finding, Outcome

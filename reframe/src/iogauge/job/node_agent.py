@@ -4,8 +4,6 @@ The launcher starts one on each node in the background. It looks at the target, 
 first task of its node (:mod:`iogauge.job.control_pipe`). It ends at a signal, and when the launcher or the job script is gone.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import re

@@ -1,7 +1,5 @@
 """How a case enters its target: it takes the lock, looks, and makes its directory unless a guard refuses."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 from collections.abc import Callable

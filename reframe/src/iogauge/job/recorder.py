@@ -9,8 +9,6 @@ A tool's seconds are its own word. Counters of the kernel say when its bytes rea
 that keeps the target's lock writes them down for as long as the job lasts.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import time

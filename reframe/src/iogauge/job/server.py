@@ -3,8 +3,6 @@
 It listens on the address of one interface alone: it runs any job that anybody sends.
 """
 
-from __future__ import annotations
-
 import contextlib
 import fcntl
 import os

@@ -2,8 +2,6 @@
 On Lustre: put files on storage targets, note layouts.
 """
 
-from __future__ import annotations
-
 import os
 from dataclasses import replace
 from typing import Any

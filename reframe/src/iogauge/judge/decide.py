@@ -1,7 +1,5 @@
 """From the evidence to the verdict of a case: apply the guards and decide each metric."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Collection, Mapping, Sequence
 from types import MappingProxyType

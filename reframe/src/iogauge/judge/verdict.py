@@ -4,8 +4,6 @@ PASS needs three things: finite and positive samples in the declared unit, no ob
 and a reference that the median meets. Each missing condition has a verdict of its own.
 """
 
-from __future__ import annotations
-
 import configparser
 import functools
 import math

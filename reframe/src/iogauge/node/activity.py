@@ -9,8 +9,6 @@ connections to servers of Lustre; users see it if the site lets them. Invisible 
 Written against Lustre 2.17.0.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import re

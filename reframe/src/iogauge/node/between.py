@@ -1,7 +1,5 @@
 """What stands between a tool and the kernel: its version, preloaded libraries, wrappers."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import re

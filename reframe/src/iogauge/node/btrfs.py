@@ -1,7 +1,5 @@
 """What btrfs says of itself: its devices, and how many copies of a byte they get."""
 
-from __future__ import annotations
-
 import struct
 import sys
 from collections.abc import Sequence

@@ -8,8 +8,6 @@ A block is read with O_DIRECT, so that it comes from storage. If the file system
 pages are dropped before (POSIX_FADV_DONTNEED). No read-ahead follows, and no page stays behind.
 """
 
-from __future__ import annotations
-
 import ctypes
 import errno
 import fcntl

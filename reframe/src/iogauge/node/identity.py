@@ -4,8 +4,6 @@ It is a UUID, or a word and a number. A look needs neither root nor udev, and is
 system has no name or none can be seen. docs/keys.md lists the names of each type.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import re

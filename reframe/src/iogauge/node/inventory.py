@@ -3,8 +3,6 @@
 The last are libraries that the loader preloads, and tools that are scripts.
 """
 
-from __future__ import annotations
-
 import array
 import contextlib
 import fcntl

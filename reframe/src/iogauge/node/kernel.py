@@ -1,7 +1,5 @@
 """What the kernel of this node tells: the text of its files, the names in its directories, answers about a file."""
 
-from __future__ import annotations
-
 import contextlib
 import fcntl
 import os

@@ -1,7 +1,5 @@
 """The keys of a fingerprint as data: :data:`keys.ini` has them, and says which start a new series when they change."""
 
-from __future__ import annotations
-
 import configparser
 import functools
 from pathlib import Path

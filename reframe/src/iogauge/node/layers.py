@@ -11,8 +11,6 @@ An ordinary user cannot ask a loop device for its file's inode: to him the path 
 a directory that he may not look into.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import re

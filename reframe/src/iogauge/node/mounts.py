@@ -3,8 +3,6 @@
 Pure functions take text (``/proc/self/mountinfo``). The few functions that look at the machine come last.
 """
 
-from __future__ import annotations
-
 import os
 import re
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """One host's view of a path: its mount, its room, what lies below, and what Lustre adds."""
 
-from __future__ import annotations
-
 import os
 from dataclasses import dataclass, field, replace
 

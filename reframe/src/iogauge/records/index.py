@@ -8,8 +8,6 @@ is lost. Where nothing can be written it is kept in memory.
 A line that is in several files counts once, so session files may be copied and merged.
 """
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import os

@@ -5,8 +5,6 @@ decided, and flushed to disk before the next case starts. Nothing is rewritten. 
 describes the form of a record.
 """
 
-from __future__ import annotations
-
 import errno
 import itertools
 import os

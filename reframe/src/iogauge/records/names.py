@@ -1,7 +1,5 @@
 """One name for a case: the table's, ``IorPosix per-process sequential direct``. Every ``-n`` takes it, with quotes or none."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Sequence
 

@@ -1,7 +1,5 @@
 """Nodes in turn: each session measures another node of a partition, so that as many nights cover all of them."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Sequence
 from contextlib import closing
 from pathlib import Path

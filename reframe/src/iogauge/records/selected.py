@@ -11,8 +11,6 @@ passes. So a run keeps beside its records what it did not measure (:class:`Unmea
 compares itself with earlier gates of the same selection, which is the words on its command line.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

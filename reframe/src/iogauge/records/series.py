@@ -5,8 +5,6 @@ contradicts them. A series is divided by the file system, by the layouts that th
 of the case, where two known values differ.
 """
 
-from __future__ import annotations
-
 import json
 import sqlite3
 from collections.abc import Iterable, Mapping, Sequence

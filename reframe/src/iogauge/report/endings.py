@@ -4,8 +4,6 @@
 case, no case that a missing feature keeps from running, no name or tag that fits no case.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass

@@ -7,8 +7,6 @@ GitLab shows JUnit's XML beside a merge request and a pipeline. ReFrame's own JU
 here only PASS looks like a pass.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Sequence
 from typing import Final

@@ -1,7 +1,5 @@
 """Records of the history: chosen ones, and the newest of every line."""
 
-from __future__ import annotations
-
 import sqlite3
 from collections.abc import Iterable, Sequence
 from contextlib import closing

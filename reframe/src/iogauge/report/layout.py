@@ -4,8 +4,6 @@ Rich gives the width: the terminal's, or ``COLUMNS``. If a row does not fit, its
 line of its own above the others, the last column is folded, and then the widest one.
 """
 
-from __future__ import annotations
-
 import re
 import textwrap
 from collections.abc import Collection, Iterator, Mapping, Sequence

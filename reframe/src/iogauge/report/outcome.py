@@ -1,7 +1,5 @@
 """What a session found, one row a metric: the table, and the same as JSON."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections import Counter

@@ -3,8 +3,6 @@
 The cases are read from what a dry run writes into their stage directories.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Final

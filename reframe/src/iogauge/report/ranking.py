@@ -1,7 +1,5 @@
 """What somebody must look at first: one order for the terminal, the page, the alarm and JUnit."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable
 from enum import IntEnum
 from typing import Final

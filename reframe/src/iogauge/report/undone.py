@@ -1,7 +1,5 @@
 """Cases that ReFrame knows and that have no verdict: those of a run, and those that cannot run."""
 
-from __future__ import annotations
-
 import contextlib
 import re
 from collections import Counter

@@ -2,8 +2,6 @@
 killed sessions.
 """
 
-from __future__ import annotations
-
 import atexit
 import contextlib
 import json

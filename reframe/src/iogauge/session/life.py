@@ -4,8 +4,6 @@ A thread reads the files that a job leaves in its stage directory, and writes a 
 blocks about failures for the command that prints the summary first.
 """
 
-from __future__ import annotations
-
 import atexit
 import contextlib
 import logging

@@ -10,8 +10,6 @@ owned by us and reached without a symbolic link. Every step starts from the desc
 directory above, so that exactly the checked directory is used.
 """
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import json

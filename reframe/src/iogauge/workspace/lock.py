@@ -50,8 +50,6 @@ starts from the descriptor of the directory above, so that nothing is made, rena
 elsewhere.
 """
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import glob

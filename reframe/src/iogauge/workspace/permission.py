@@ -6,8 +6,6 @@ part of the system. Some directories are always refused: ``/``, home directories
 symbolic link.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

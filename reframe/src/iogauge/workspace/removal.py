@@ -1,7 +1,5 @@
 """Remove trees of many files at a limited rate, without leaving the file system or following a link."""
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import itertools

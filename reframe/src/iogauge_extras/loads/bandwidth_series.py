@@ -5,8 +5,6 @@ growth, second by second, is the series. On several nodes it is that of the firs
 all.
 """
 
-from __future__ import annotations
-
 import statistics
 from bisect import bisect_right
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """The scenario that writes for hours, with fio: bandwidth over time."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 

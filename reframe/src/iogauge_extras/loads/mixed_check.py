@@ -1,7 +1,5 @@
 """Reads and writes of the same files at once, with fio, against the reads alone."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Literal

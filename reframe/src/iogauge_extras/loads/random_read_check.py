@@ -1,7 +1,5 @@
 """Random reads over clients and servers; with Lustre's checksums and without."""
 
-from __future__ import annotations
-
 import os
 from dataclasses import replace
 from typing import Any, Literal

@@ -3,8 +3,6 @@
 Names of users, homes, hosts and addresses are replaced by stand-ins, the same one everywhere.
 """
 
-from __future__ import annotations
-
 import getpass
 import gzip
 import hashlib

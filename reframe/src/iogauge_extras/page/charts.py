@@ -4,8 +4,6 @@ A figure has no width of its own: places across it are per cent, and those down 
 letters of the same size.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

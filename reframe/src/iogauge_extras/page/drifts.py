@@ -1,7 +1,5 @@
 """Troubles that the history alone shows: what has become worse, and what fell before there is a trend."""
 
-from __future__ import annotations
-
 import statistics
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Final

@@ -1,7 +1,5 @@
 """Troubles that records show: failures, noise, what is absent, and what is damaged."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime

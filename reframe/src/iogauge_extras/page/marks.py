@@ -1,7 +1,5 @@
 """The newest runs of every case as marks."""
 
-from __future__ import annotations
-
 import json
 import sqlite3
 from collections.abc import Iterator, Sequence

@@ -1,7 +1,5 @@
 """The state of the newest session as a plugin of Nagios says it: one line, and its exit status."""
 
-from __future__ import annotations
-
 from collections import Counter
 from datetime import datetime, timedelta
 from typing import Final

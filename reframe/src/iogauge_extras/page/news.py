@@ -3,8 +3,6 @@
 :mod:`iogauge_extras.page.receivers` sends it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime, timezone

@@ -3,8 +3,6 @@
 Nothing leaves the file: its policy forbids requests and scripts. Its form is page.html and page.css.
 """
 
-from __future__ import annotations
-
 import contextlib
 import getpass
 import socket

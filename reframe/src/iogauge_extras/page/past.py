@@ -1,7 +1,5 @@
 """The history of the lines that some records measured: runs, curves, what changed, and what else went on then."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Sequence
 from dataclasses import replace

@@ -4,8 +4,6 @@ Addresses and tokens come from the environment, never from a command line, and a
 from outside goes into a block of code, in which it can neither mention anybody nor give GitLab an order.
 """
 
-from __future__ import annotations
-
 import json
 import shlex
 import shutil

@@ -1,7 +1,5 @@
 """Sheets of one page from one table, for a terminal and as HTML: the acceptance of a delivery, and the months of a site."""
 
-from __future__ import annotations
-
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing

@@ -1,7 +1,5 @@
 """One trouble, and all troubles of some sessions, in words that need no context."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, fields
 from typing import Any, Final
 

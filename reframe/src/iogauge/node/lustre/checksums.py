@@ -6,8 +6,6 @@ killed before it restores them, the suite's next job on that node does. ``lctl``
 nothing: for an ordinary user it prints data and exits with 2. So every change is read back.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

@@ -1,7 +1,5 @@
 """``lfs`` and ``lctl``: how they are run, and what their failure says. Written against Lustre 2.17.0, whose exit statuses say little."""
 
-from __future__ import annotations
-
 import os
 from subprocess import CompletedProcess
 

@@ -7,8 +7,6 @@ The client hides the first target of a file's layout (``lmm_stripe_offset``) fro
 first object tells it. A directory's default keeps it to itself.
 """
 
-from __future__ import annotations
-
 import errno
 import os
 import struct

@@ -5,8 +5,6 @@ program, and took up to 0.74 s on a busy node. Users may read sysfs, root alone 
 some values in procfs. Counters (``stats``) are not read here: Lustre 2.17 shows them to users through netlink only.
 """
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """What user, group and project may still use on Lustre."""
 
-from __future__ import annotations
-
 import re
 import struct
 from collections.abc import Sequence

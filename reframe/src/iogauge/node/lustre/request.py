@@ -4,8 +4,6 @@
 them to its neighbour. So every request is read back and compared.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import zip_longest

@@ -1,7 +1,5 @@
 """Storage targets (OSTs) and metadata targets (MDTs), as ``lfs`` and the client show them."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
