@@ -14,9 +14,9 @@ from iogauge.core.paths import JOB_FILES
 
 os.getxattr = attributes.getxattr
 if os.environ.get("LFS_STATE"):
-    from iogauge.node.lustre import parameters
+    from iogauge.node.lustre import parameters as of_client
 
-    parameters.TOPS = (parameters.sysfs(),)
+    of_client.TOPS = (parameters.sysfs(),)
 
 if os.environ.get("LFS_CLIENT"):
     # The directory at LFS_MOUNT, whatever the kernel calls it, is a client of Lustre, with the number of a real one.

@@ -10,7 +10,7 @@ import figures
 from iogauge.core.paths import JOB_FILES
 from iogauge.node import files, layers
 from iogauge.node.kinds import Below
-from iogauge.node.lustre import parameters
+from iogauge.node.lustre import parameters as of_client
 
 _held = files._held
 
@@ -36,12 +36,12 @@ def _servers(fsname):
     figures.of_this_case()
     import parameters
 
-    parameters.TOPS = (parameters.sysfs(),)
+    of_client.TOPS = (parameters.sysfs(),)
     return _connected(fsname)
 
 
-_connected = parameters.client_servers
-os.getxattr, parameters.client_servers = _getxattr, _servers
+_connected = of_client.client_servers
+os.getxattr, of_client.client_servers = _getxattr, _servers
 files._read, files._held = _read, _full
 files._kind = lambda path, offset: ""
 # The target of a replay is a tmpfs, which stands for the file system that the site declares.
