@@ -72,6 +72,17 @@ class Devices:
         Path(f"/sys/block/{Path(device).name}/queue/iostats").write_text("1")
         return Path(device)
 
+    def zram(self, mib):
+        """A file system in compressed memory, mounted."""
+        size = Path("/sys/block/zram0/disksize")
+        if not size.exists() or size.read_text().strip() != "0":
+            pytest.skip("no unused zram0")
+        size.write_text(f"{mib * MIB}")
+        reset = size.with_name("reset")
+        # Hosts of other tests may have a copy of the mount for as long as they live.
+        self.leaving.callback(lambda: patiently(lambda: reset.write_text("1")))
+        return self.made("ext4", Path("/dev/zram0"))
+
     def mount(self, source, name, kind="", options="rw"):
         point = self.folder / name
         point.mkdir(exist_ok=True)

@@ -125,6 +125,10 @@ def test_a_journal_on_another_device_lies_below_too(devices, in_memory):
     assert bool(found.memory) is in_memory
 
 
+def test_compressed_memory_is_no_storage(devices):
+    assert below(devices.zram(300)).memory == "zram0, compressed memory"
+
+
 def test_a_log_of_xfs_on_another_device_lies_below_too(devices):
     log, loop = (devices.loop(devices.image(name)) for name in ("log", "image"))
     found = below(devices.made("xfs", loop, f"logdev={log}", "-l", f"logdev={log}"))
