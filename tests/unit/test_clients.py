@@ -309,6 +309,13 @@ def test_the_kernels_log_of_another_server_is_no_complaint(server, rows):
     assert len(client.complaints(KERNEL_LOG, f"{server}:/data", "nfs4")) == rows
 
 
+def test_a_lustre_that_was_mounted_is_no_complaint():
+    """As a real client printed it, with the priority of a warning."""
+    log = "4,771,9012345,-;Lustre: Mounted rig-client\n4,772,9012346,-;Lustre: rig-OST0000-osc-ffff: Connection to rig-OST0000 was lost\n"
+    (row,) = client.complaints(log, "10.9.0.1@tcp:/rig", "lustre")
+    assert "was lost" in row
+
+
 def test_an_option_that_the_site_expects_is_asked_for():
     target = Target(path="/scratch", type="lustre")
     clients = {"n1": view(), "n2": view()}

@@ -118,6 +118,8 @@ def unanswered(before: str, after: str) -> str:
 
 #: A record of ``/dev/kmsg`` with its priority of syslog(3): of the last octal digit, 0 to 4 are warnings and worse.
 _RECORD = re.compile(r"(?m)^(\d+),[^;]*;(.*)$")
+#: What Lustre warns of although all is well.
+_IN_ORDER = re.compile(r"Lustre: (Mounted|Unmounted) ")
 
 
 def complaints(log: str, source: str, kind: str) -> list[str]:
@@ -128,7 +130,8 @@ def complaints(log: str, source: str, kind: str) -> list[str]:
     name = re.compile(rf"\b({'|'.join(map(re.escape, sorted(words)))})\b")
     found = []
     for priority, row in _RECORD.findall(log):
-        if int(priority) % 8 <= 4 and name.search(row):
+        warns = int(priority) % 8 <= 4 and not _IN_ORDER.match(row)
+        if warns and name.search(row):
             found.append(row[:200])
     return found[-3:]
 
