@@ -248,16 +248,18 @@ class _Writer:
         are_there = before.keys() <= files.keys()
         for path, state in files.items():
             if are_there and before.get(path) != state:
-                are_there = self.read(folder, path, state)
+                are_there = self.read(folder, path, state, path in before)
         self.finish()
         return are_there
 
-    def read(self, folder: Path, path: str, state: State) -> bool:
+    def read(self, folder: Path, path: str, state: State, was_read: bool) -> bool:
         """Add the new records of a session file; return whether those that were read before are in their places."""
         file = self._id("file", (path,))
-        of_file = "SELECT start, digest FROM run WHERE file = ?"
-        missing = set(self.index.execute(of_file, (file,)))
-        self.index.execute("DELETE FROM damage WHERE file = ?", (file,))
+        missing: set[tuple[int, int]] = set()
+        if was_read:
+            of_file = "SELECT start, digest FROM run WHERE file = ?"
+            missing.update(self.index.execute(of_file, (file,)))
+            self.index.execute("DELETE FROM damage WHERE file = ?", (file,))
         try:
             for line in read_lines(folder / path):
                 digest = _digest(line.text)
