@@ -370,8 +370,9 @@ class StorageCheck(JudgedCheck):
     @property
     def _metrics(self) -> tuple[Metric, ...]:
         """Return the metrics that the plan measures, of those that the scenario promises at any scale."""
-        planned = {name for phase in self._plan.repeat for name in phase.rates}
-        planned |= self._plan.computed.keys()
+        planned = set(self._plan.computed)
+        for phase in self._plan.repeat:
+            planned.update(phase.rates)
         return tuple(metric for metric in self.promise() if metric.name in planned)
 
     def _find_references(self) -> tuple[dict[str, Reference], str]:

@@ -5,6 +5,7 @@ import re
 import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from typing import Final
 
 from iogauge.cli.answers import Answer, Place
@@ -43,8 +44,13 @@ def parse_limit(text: str) -> int | None:
     match = re.fullmatch(r"(?:(\d+)-)?(?:(\d+):)?(\d+):(\d+)", text)
     if match is None:
         return None
-    days, hours, minutes, seconds = (int(part or 0) for part in match.groups())
-    return ((days * 24 + hours) * 60 + minutes) * 60 + seconds
+    limit = timedelta(
+        days=int(match[1] or 0),
+        hours=int(match[2] or 0),
+        minutes=int(match[3]),
+        seconds=int(match[4]),
+    )
+    return round(limit.total_seconds())
 
 
 def parse_sinfo(text: str) -> tuple[Queue, ...]:

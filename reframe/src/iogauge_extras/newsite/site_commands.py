@@ -62,11 +62,16 @@ def new(
         targets.append(seen)
     here = programs.machine()
     modules, modules_system = found.modules()
-    claimed = folders.site_of_this_host()
+    stack, claimed = folders.LOCAL, ""
+    if into:
+        stack = name
+    other = folders.site_of_this_host()
+    if other and other.name != folders.LOCAL:
+        claimed = other.name
     site = Site(
         name=name,
-        stack=name if into else folders.LOCAL,
-        claimed=claimed.name if claimed and claimed.name != folders.LOCAL else "",
+        stack=stack,
+        claimed=claimed,
         host=socket.gethostname(),
         day=time.strftime("%Y-%m-%d"),
         slurm=slurm,

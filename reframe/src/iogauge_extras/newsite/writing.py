@@ -159,10 +159,13 @@ def write_repository(into: Path, site: str, partition: str, lustre: bool) -> Non
     """
     source, project = origin(_git("config", "--get", "remote.origin.url"))
     tag = _git("describe", "--tags", "--exact-match")
+    variant = "~lustre"
+    if lustre:
+        variant = "+lustre"
     words = {
         "SITE": site,
         "PARTITION": partition,
-        "LUSTRE": "+lustre" if lustre else "~lustre",
+        "LUSTRE": variant,
         "VERSION": tag or _git("rev-parse", "HEAD") or "main",
         "SOURCE": source,
         "PROJECT": project,
